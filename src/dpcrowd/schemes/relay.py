@@ -16,7 +16,9 @@ Every sample covers all regions, so there is one account per server, and it is s
 per region.
 
 A sample that could not be taken (the server was down, or its account had too little left) is taken in the next slot
-that allows it, and all later samples move with it; in lockstep it stays missed.
+that allows it, and all later samples move with it; in lockstep it stays missed. It also stays missed if that is an
+interval later or more, or before the first sample: then the server keeps its phase, and a network whose servers start,
+or come back, in the same slot stays staggered.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
 from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
 from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, skip_slots
-from dpcrowd.schemes.relay_state import RelayState, start_state
+from dpcrowd.schemes.relay_state import GIVEN_UP, RelayState, start_state
 
 __all__ = ["AUDIENCE_OF_RECORDS", "Relay", "RelayState", "schedule_offsets"]
 
@@ -64,10 +66,12 @@ class RecordsMade(Messages):
 class RelayPlan(Plan):
     """A plan with what `fuse` would otherwise compute from the state a second time; a restored plan does not have it.
 
-    shift, scheduled  (N, 1) slots by which the schedule has moved, and which servers it asks for a sample
+    shift, waiting  (N, 1) of `RelayState`, when the slot begins
+    scheduled       (N, 1) which servers the schedule asks for a sample
     """
 
     shift: Ints | None = field(default=None, metadata={"saved": False})
+    waiting: Ints | None = field(default=None, metadata={"saved": False})
     scheduled: Bools | None = field(default=None, metadata={"saved": False})
 
 
@@ -141,21 +145,35 @@ class Relay(Scheme):
         return start_state(setting, amount, self.lag, self.max_hops, self.guard)
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
-        shift = self._shift(state, slot)
+        shift, waiting = self._moved(state, slot)
         scheduled = self._scheduled(state, slot, shift)
         due = scheduled & (state.ledger.remaining(slot) >= state.amount)
-        return RelayPlan(slot, shares, due, state.amount, state.amount_var, shift=shift, scheduled=scheduled)
+        return RelayPlan(
+            slot, shares, due, state.amount, state.amount_var, shift=shift, waiting=waiting, scheduled=scheduled
+        )
 
-    def _shift(self, state: RelayState, slot: int) -> Ints:
-        """Return by how many slots the schedule has moved when a slot begins, skipped slots included, (N, 1)."""
-        shift, last = state.shift, int(state.last)
+    def _moved(self, state: RelayState, slot: int) -> tuple[Ints, Ints]:
+        """Return shift and waiting of `RelayState` when a slot begins, skipped slots included."""
+        shift, waiting, last = state.shift, state.waiting, int(state.last)
         if 0 <= last < slot - 1 and state.setting.need_guarantee().users == "pinned":
             for skipped in range(last + 1, slot):
-                missing = self._scheduled(state, skipped, shift)
-                if missing.all():  # and so they are in every later slot
-                    return shift + (slot - skipped)
-                shift = shift + missing
-        return shift
+                if (waiting == GIVEN_UP).all():  # and so it stays
+                    break
+                shift, waiting = self._miss(state, shift, waiting, self._scheduled(state, skipped, shift))
+        return shift, waiting
+
+    def _miss(self, state: RelayState, shift: Ints, waiting: Ints, missed: Bools) -> tuple[Ints, Ints]:
+        """Return shift and waiting after a slot in which some servers were due and have not sampled.
+
+        Their samples wait, and with them the schedule, for at most one interval. After that they are given up, and the
+        server goes on in its own phase when it can. If servers that were all away sampled as soon as they are back,
+        they would stay in step from then on, and their records no longer complement one another.
+        """
+        waits = missed & (waiting != GIVEN_UP)
+        shift, waiting = shift + waits, waiting + waits
+        interval = -(-state.setting.need_guarantee().length // self.samples_in(state.setting))
+        over = waiting >= interval
+        return np.where(over, shift - waiting, shift), np.where(over, GIVEN_UP, waiting)
 
     def _scheduled(self, state: RelayState, slot: int, shift: Ints) -> Bools:
         setting = state.setting
@@ -189,7 +207,7 @@ class Relay(Scheme):
 
     def fuse(self, state: RelayState, plan: Plan, reading: Reading, messages: Messages, hearing: Hearing) -> None:
         slot, sampled = plan.slot, reading.charge > 0
-        state.shift = self._shift_after(state, plan, sampled)
+        state.shift, state.waiting = self._moved_after(state, plan, sampled)
         samples = self.samples_in(state.setting)
         skip_slots(state, slot, samples, self.guard, hearing.engine)
         begin_slot(state, slot, samples, hearing.engine)
@@ -200,15 +218,20 @@ class Relay(Scheme):
             oldest = self._receive(state, plan, reading, messages)
         end_slot(state, slot, oldest, self.guard, hearing.engine)
 
-    def _shift_after(self, state: RelayState, plan: Plan, sampled: Bools) -> Ints:
-        """Return by how many slots the schedule has moved when the slot of the plan ends, (N, 1)."""
-        shift = plan.shift if isinstance(plan, RelayPlan) else None
-        shift = self._shift(state, plan.slot) if shift is None else shift
+    def _moved_after(self, state: RelayState, plan: Plan, sampled: Bools) -> tuple[Ints, Ints]:
+        """Return shift and waiting of `RelayState` when the slot of the plan ends."""
+        planned = plan if isinstance(plan, RelayPlan) else None
+        if planned is None or planned.shift is None or planned.waiting is None:
+            shift, waiting = self._moved(state, plan.slot)
+        else:
+            shift, waiting = planned.shift, planned.waiting
         if state.setting.need_guarantee().users != "pinned":
-            return shift
-        scheduled = plan.scheduled if isinstance(plan, RelayPlan) else None
+            return shift, waiting
+        scheduled = None if planned is None else planned.scheduled
         missed = (self._scheduled(state, plan.slot, shift) if scheduled is None else scheduled) & ~sampled
-        return shift + missed if missed.any() else shift
+        if missed.any():
+            shift, waiting = self._miss(state, shift, waiting, missed)
+        return shift, waiting * ~sampled
 
     def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> Ints:
         """Put the records of a simulation's servers into the table, and let them travel.

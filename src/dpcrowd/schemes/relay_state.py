@@ -25,6 +25,7 @@ from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.records import Mailbox, ungrouped
 
 __all__ = [
+    "GIVEN_UP",
     "RelayState",
     "back_in_time",
     "fill_from_course",
@@ -34,6 +35,8 @@ __all__ = [
     "with_fresh_schedule",
 ]
 
+
+GIVEN_UP = -1
 
 MOST_REMEMBERED = 512
 """Servers per run, up to which every receiver remembers every origin."""
@@ -49,6 +52,7 @@ class RelayState:
     amount, amount_var    (1, 1) nano-epsilon of a sample, and the variance of its noise
     last                  () the slot that was fused last; -1: none
     shift                 (N, 1) slots by which the schedule has moved
+    waiting               (N, 1) slots for which a missed sample has waited; `GIVEN_UP`: it does not wait
     spread, links         which server has which record, in a simulation: over several hops, or over one
     mailbox               the records of a server on its own
     noisy, var, shares    (L, origins, d), (L, origins): the records; a variance of 0: there is none
@@ -74,6 +78,7 @@ class RelayState:
     amount_var: Floats
     last: Ints
     shift: Ints
+    waiting: Ints
     spread: Spread | None
     mailbox: Mailbox | None
     noisy: Floats
@@ -165,6 +170,7 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         amount_var=noise_var([[amount]], setting.need_guarantee().sensitivity),
         last=np.array(-1),
         shift=np.zeros((receivers, 1), dtype=np.int64),
+        waiting=np.full((receivers, 1), GIVEN_UP),
         spread=spread,
         mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag),
         noisy=np.zeros((lag, origins, regions)),
@@ -231,7 +237,7 @@ def with_fresh_schedule(state: RelayState, fresh: RelayState, first: int) -> Rel
 
     The account, the schedule and the accounts of the origins begin anew; records, posteriors and scores go on.
     """
-    anew = ("setting", "ledger", "amount", "amount_var", "shift")
+    anew = ("setting", "ledger", "amount", "amount_var", "shift", "waiting")
     for name in (part.name for part in fields(RelayState) if part.name not in anew):
         setattr(fresh, name, getattr(state, name))
     if fresh.mailbox is not None:

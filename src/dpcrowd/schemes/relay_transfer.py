@@ -47,7 +47,7 @@ def transfer_relay(
             f"one place per server is needed, {servers_per_run(fresh.setting)} in all; given {len(origins)}."
         )
     if state.last >= 0 and samples[0] == samples[1]:
-        fresh.shift = _same_next_sample(state, fresh, samples[0])
+        fresh.shift, fresh.waiting = _same_next_sample(state, fresh, samples[0]), state.waiting
     if _is_compatible(state, fresh, places, origins):
         return _with_records(state, fresh, origins)
     return _with_posterior(state, fresh, places, origins)
