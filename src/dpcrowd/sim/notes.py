@@ -153,6 +153,8 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         remarks.append(model_note(config.fitted))
         if config.in_sample:
             remarks.append(in_sample_note(config.fitted, config.in_sample))
+    if config.learn and config.form == "matrix":
+        remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
     return [*remarks, *_planned(config), *_uncalibrated(config), *_incomplete(records), *_exhausted(config, records)]
 
 

@@ -116,6 +116,8 @@ def test_learning_is_on_with_a_model_and_can_be_switched_off(series: Path) -> No
     assert configure("relay", series, model=model, servers=6, window=20).learn
     assert not configure("relay", series, model=model, learn=False, servers=6, window=20).learn
     assert not configure("relay", series, servers=6, window=20).learn
+    matrix = dpcrowd.simulate("relay", series, model=model, form="matrix", **{**SMALL, "runs": 1})
+    assert any("matrix form do not learn" in note for note in matrix.notes)
     with pytest.raises(BadInput, match="a process variance was given, and the model has one"):
         configure("relay", series, model=model, process_var=5.0, servers=6, window=20)
 
