@@ -76,8 +76,11 @@ class Comparison:
         def lone_server(scheme: Scheme) -> Server:
             return Server(scheme, setting, SecureNoise(), number=0, share=first.share)
 
-        self._make_servers = lambda: (lone_server(config.scheme()), lone_server(make_scheme("uniform")))
-        self._alone, self._naive = self._make_servers()
+        def make_servers() -> tuple[Server, Server]:
+            return lone_server(config.scheme()), lone_server(make_scheme("uniform"))
+
+        self._make_servers = make_servers
+        self._alone, self._naive = make_servers()
         self._note, self._regions, self._own = note, regions, server_of == 0
         self._server = first.name
         self._slots: deque[_Slot] = deque(maxlen=_MOST_SLOTS)
