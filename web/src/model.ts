@@ -21,8 +21,12 @@ export class Model {
   needsToken = false;
   failure = "";
   private waiting = false;
+  private readonly darkness = matchMedia("(prefers-color-scheme: dark)");
 
-  constructor(private readonly render: () => void) {}
+  constructor(private readonly render: () => void) {
+    this.darkness.addEventListener("change", () => this.paint(this.theme));
+    this.paint("auto");
+  }
 
   /** Draw once per frame, however much has changed. */
   readonly changed = (): void => {
@@ -104,10 +108,10 @@ export class Model {
     this.changed();
   }
 
+  /** Use the colours of a theme; "auto" follows the system. */
   paint(theme: Theme): void {
     this.theme = theme;
-    if (theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
+    document.documentElement.dataset.theme = theme === "auto" ? (this.darkness.matches ? "dark" : "light") : theme;
     this.changed();
   }
 }

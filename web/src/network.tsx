@@ -69,7 +69,7 @@ export function NetworkSection({ model, server }: { model: Model; server: Server
                   <td>{one.text}</td>
                   <td>{one.neighbour === null ? "" : one.neighbour.last_heard === null ? "never" : `${ago(Math.max(0, (Date.now() - Date.parse(one.neighbour.last_heard)) / 1000))}, slot ${one.neighbour.last_slot}`}</td>
                   <td>{one.neighbour === null ? "" : refusalsOf(one.neighbour)}</td>
-                  {nodes.some((other) => other.report !== null) && <td>{reportOf(one.report)}</td>}
+                  {nodes.some((other) => other.report !== null) && <td>{reportOf(one.report, one.name === server.name)}</td>}
                 </tr>
               ))}
             </tbody>
@@ -91,12 +91,12 @@ function refusalsOf(neighbour: Neighbour): string {
 }
 
 /** What is known of a server's records, in words. */
-function reportOf(report: ServerReport | null): string {
+function reportOf(report: ServerReport | null, own: boolean): string {
   if (report === null) return "";
   const refused = Object.entries(report.records_refused).map(([reason, number]) => `${number} refused: ${reason}`);
   const late = report.records_late > 0 ? [`${count(report.records_late)} too late`] : [];
   const last = report.last_record === null ? [] : [`last of slot ${report.last_record}`];
-  return [count(report.records), ...last, ...late, ...refused].join(", ");
+  return [...(own ? [] : [count(report.records)]), ...last, ...late, ...refused].join(", ");
 }
 
 /** Bytes and records, from the metrics of versions that count them. */

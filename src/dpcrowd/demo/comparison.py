@@ -80,7 +80,7 @@ class Comparison:
             return lone_server(config.scheme()), lone_server(make_scheme("uniform"))
 
         self._make_servers = make_servers
-        self._alone, self._naive = self._make_servers()
+        self._alone, self._naive = make_servers()
         self._note, self._regions, self._own = note, regions, server_of == 0
         self._server = first.name
         self._slots: deque[_Slot] = deque(maxlen=_MOST_SLOTS)
