@@ -20,10 +20,10 @@ export function percent(value: number, digits = 1): string {
   return Number.isFinite(value) ? `${(100 * value).toFixed(digits)}%` : "–";
 }
 
-/** Epsilon with as many digits as matter: 0.041666 is 0.0417. */
+/** Epsilon with as many digits as matter: 0.041666 is 0.0417, and what rounding leaves of a budget is 0. */
 export function epsilon(value: number): string {
   if (!Number.isFinite(value)) return "–";
-  if (value === 0) return "0";
+  if (Math.abs(value) < 1e-6) return "0";
   return Number(value.toPrecision(3)).toString();
 }
 
