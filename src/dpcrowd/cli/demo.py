@@ -50,7 +50,7 @@ NODE_FAILED = 5
     "--slot-length",
     metavar="1h|1d|…",
     help="With --data FILE or gowalla: length of the slots of the check-ins; each is replayed in one slot of the "
-    "network.  [default: 1d]",
+    "network.  [default: 1d, of gowalla 1w]",
 )
 @click.option(
     "--seed",

@@ -15,7 +15,7 @@ import io
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,28 +30,36 @@ from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.draw import NAMES, load
 from dpcrowd.sim.data.tables import Table, read_table
 
-__all__ = ["Replay", "find_source", "read_checkins", "read_data_set", "read_flights"]
+__all__ = ["SLOT_LENGTHS", "Replay", "find_source", "read_checkins", "read_data_set", "read_flights"]
 
 _MOST_REGIONS = 200
 _MOST_SLOTS = 100_000
 _MOST_PEOPLE = 1_000_000
+SLOT_LENGTHS = {"gowalla": "1w"}
+"""Slot lengths of check-ins that are too few per day to be seen through the noise of the demo's budget."""
 _BUSIEST = 10
 _REST = "rest"  # sorts after the airports, whose codes are capitals
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """The people of a file or data set, slot by slot; `kind` says what they are."""
+    """The people of a file or data set, slot by slot.
+
+    kind   what they are
+    first  number of slots of the data set that are left out
+    """
 
     name: str
     regions: tuple[str, ...]
     people: int
     entries: tuple[Present, ...]
     kind: str = "users"
+    first: int = 0
 
     @property
     def note(self) -> str:
-        return f"{self.name}: {self.people:,} {self.kind} in {len(self.entries):,} slots, replayed"
+        start = f" from slot {self.first:,} on" if self.first else ""
+        return f"{self.name}: {self.people:,} {self.kind} in {len(self.entries):,} slots, replayed{start}"
 
     @cached_property
     def model(self) -> CrowdModel:
@@ -92,10 +100,10 @@ def read_flights() -> Replay:
 
 def read_data_set(name: str, slot_length: str | None = None, seed: int = 0) -> Replay:
     """Return a data set that `dpcrowd data` lists; `slot_length` is for raw check-ins, `seed` for synthetic sets."""
-    data = load(name, slot_length=slot_length)
+    data = load(name, slot_length=slot_length or SLOT_LENGTHS.get(name))
     _check_size(data, name)
     if isinstance(data, CheckIns):
-        return _replay_entries(data, name)
+        return _without_quiet_start(_replay_entries(data, name))
     truth = data.truth(np.random.default_rng(seed))
     counts = np.maximum(np.rint(truth), 0).astype(np.int64)
     sizes = counts.max(axis=0)
@@ -108,6 +116,13 @@ def read_data_set(name: str, slot_length: str | None = None, seed: int = 0) -> R
         places = np.arange(len(regions)) - np.repeat(np.cumsum(row) - row, row)
         entries.append(Present(first[regions] + places, regions))
     return Replay(name, data.regions, int(sizes.sum()), tuple(entries), "people made up from its counts")
+
+
+def _without_quiet_start(replay: Replay) -> Replay:
+    """Begin with the first slot that has half as many people as the largest: nobody waits for a service to grow."""
+    totals = np.array([present.total for present in replay.slots()])
+    first = int(np.argmax(2 * totals >= totals.max()))
+    return replace(replay, entries=replay.entries[first:], first=first)
 
 
 def _replay(table: Table, name: str, slot_length: str = "1d") -> Replay:

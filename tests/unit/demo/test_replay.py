@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcrowd.demo.replay import find_source, read_data_set
+from dpcrowd.demo.replay import SLOT_LENGTHS, find_source, read_data_set
 from dpcrowd.errors import BadInput, DpcrowdError
-from dpcrowd.sim.data.checkins import CheckIns
+from dpcrowd.sim.data.checkins import CheckIns, checkins_from_table
 from dpcrowd.sim.data.draw import NAMES, load
+from dpcrowd.sim.data.tables import Table
 
 
 @pytest.mark.data
@@ -18,7 +19,7 @@ from dpcrowd.sim.data.draw import NAMES, load
 def test_every_data_set_is_replayed_as_it_is(name: str) -> None:
     """Each slot has the people of the data set, each of them once, in its region."""
     try:
-        data = load(name)
+        data = load(name, slot_length=SLOT_LENGTHS.get(name))
     except DpcrowdError as error:
         pytest.skip(str(error))
     truth = data.truth(np.random.default_rng(0))
@@ -28,7 +29,8 @@ def test_every_data_set_is_replayed_as_it_is(name: str) -> None:
         return
     replay = read_data_set(name)
     assert replay.regions == data.regions
-    for slot, present in enumerate(replay.slots()):
+    assert replay.first == 0 or isinstance(data, CheckIns)
+    for slot, present in enumerate(replay.slots(), replay.first):
         assert len(set(present.people.tolist())) == present.total
         counts = np.bincount(present.regions, minlength=len(replay.regions))
         np.testing.assert_array_equal(counts, np.maximum(np.rint(truth[slot]), 0))
@@ -36,6 +38,17 @@ def test_every_data_set_is_replayed_as_it_is(name: str) -> None:
     assert slot == data.slots - 1
     made_up = "made up" in replay.note
     assert made_up == (not isinstance(data, CheckIns)), "where people are not real, the demo says so"
+
+
+def test_a_data_set_begins_where_its_crowd_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gowalla has a handful of people per day for its first year: a demo of a minute would show noise only."""
+    rows = [("ann", "2026-01-01T10:00Z", "x"), *((f"user {n}", "2026-01-04T10:00Z", "x") for n in range(9))]
+    table = Table("small", ("user", "time", "region"), rows, range(1, 11), "row")
+    data = checkins_from_table(table, "small", process_var=1.0)
+    monkeypatch.setattr("dpcrowd.demo.replay.load", lambda name, slot_length: data)
+    replay = read_data_set("small")
+    assert [present.total for present in replay.slots()] == [9]
+    assert replay.note == "small: 10 users in 1 slots, replayed from slot 3 on"
 
 
 def test_someone_who_stays_is_the_same_person() -> None:
