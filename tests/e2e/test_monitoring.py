@@ -50,7 +50,11 @@ def promtool(*words: str, text: str | None = None) -> subprocess.CompletedProces
 
 @pytest.mark.parametrize(
     "words",
-    [("check", "rules", "alerts.yml"), ("test", "rules", "alerts-test.yml")],
+    [
+        ("check", "config", "--syntax-only", "prometheus.yml"),
+        ("check", "rules", "alerts.yml"),
+        ("test", "rules", "alerts-test.yml"),
+    ],
 )
 def test_the_rules_are_valid_and_fire_when_they_should(words: tuple[str, ...]) -> None:
     """A rule that Prometheus refuses keeps all others from being loaded; one that never fires is found too late."""
