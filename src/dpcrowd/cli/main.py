@@ -43,6 +43,7 @@ _COMMANDS = {
     "keys": ("dpcrowd.cli.keys", "keys", "Create and sign the keys of live servers."),
     "node": ("dpcrowd.cli.node", "node", "Run a live server, or check, query and back up one."),
     "feed": ("dpcrowd.cli.feed", "feed", "Send check-ins from a file or a pipe to a live server."),
+    "watch": ("dpcrowd.cli.watch", "watch", "Show what live servers estimate and spend, live in a terminal."),
     "demo": ("dpcrowd.cli.demo", "demo", "Run a complete network on this machine, with a simulated crowd."),
 }
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpcrowd.cli.console import plain
+
 if TYPE_CHECKING:
     from dpcrowd.node.doctor import Finding
     from dpcrowd.node.recording.replay import Replayed
@@ -23,9 +25,9 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
         click.echo(json.dumps({"passed": not problems, "findings": [asdict(one) for one in findings]}, indent=2))
         return 1 if problems else 0
     for one in findings:
-        click.echo(f"doctor: {one.outcome.upper():<7} {_plain(one.check)}: {_plain(one.text)}")
+        click.echo(f"doctor: {one.outcome.upper():<7} {plain(one.check)}: {plain(one.text)}")
         if one.fix:
-            click.echo(f"        {'FIX':<7} {_plain(one.fix)}")
+            click.echo(f"        {'FIX':<7} {plain(one.fix)}")
     click.echo("doctor: PASSED" if not problems else f"doctor: {problems} problem{'s' if problems > 1 else ''}")
     return 1 if problems else 0
 
@@ -38,9 +40,9 @@ def show_replay(replayed: Replayed, *, as_json: bool) -> int:
         runs = f"{replayed.lives} run{'' if replayed.lives == 1 else 's'} of a node"
         click.echo(f"{replayed.steps} stimuli of {runs}, recorded by dpcrowd {', '.join(replayed.versions)}.")
         if replayed.ended:
-            click.echo(f"The recording ends before the last run did: {_plain(replayed.ended)}.")
+            click.echo(f"The recording ends before the last run did: {plain(replayed.ended)}.")
         same = "The same instructions came out, bit for bit."
-        click.echo(same if replayed.difference is None else f"DIFFERENT: {_plain(str(replayed.difference))}")
+        click.echo(same if replayed.difference is None else f"DIFFERENT: {plain(str(replayed.difference))}")
     return 0 if replayed.difference is None else 1
 
 
@@ -107,7 +109,7 @@ def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
         refused = ", ".join(f"{reason} {count}" for reason, count in one["refused"].items()) or "-"
         slot = "-" if one["last_slot"] is None else str(one["last_slot"])
         time = "-" if one["last_heard"] is None else _to_milliseconds(one["last_heard"])
-        click.echo(_plain(f"{one['name']:<20}{_yes_or_no(one['connected']):<11}{slot:<11}{time:<26}{refused}"))
+        click.echo(plain(f"{one['name']:<20}{_yes_or_no(one['connected']):<11}{slot:<11}{time:<26}{refused}"))
 
 
 def _budget_line(view: dict[str, Any]) -> str:
@@ -118,7 +120,7 @@ def _budget_line(view: dict[str, Any]) -> str:
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:
     for title, text in rows:
-        click.echo(f"{title:<12}{_plain(text)}")
+        click.echo(f"{title:<12}{plain(text)}")
 
 
 def _to_milliseconds(time: str) -> str:
@@ -129,8 +131,3 @@ def _to_milliseconds(time: str) -> str:
 
 def _yes_or_no(value: bool) -> str:
     return "yes" if value else "no"
-
-
-def _plain(text: str) -> str:
-    """Escape control characters: names come from other organisations' files, and must not control a terminal."""
-    return text if text.isprintable() else ascii(text)[1:-1]

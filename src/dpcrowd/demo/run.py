@@ -146,10 +146,10 @@ class SlotRow:
     servers: tuple[ServerRow, ...]
 
 
-def make_source(people: int, data: str | None, length: str, seed: int) -> Source:
+def make_source(people: int, data: str | None, length: str | None, seed: int) -> Source:
     """Return the people of `--data`, or a synthetic crowd of `--people` and `--seed`."""
     if data is not None:
-        return find_source(data, length)
+        return find_source(data, length, _checked_seed(seed))
     if not 1 <= people <= _MOST_PEOPLE:
         raise BadInput(f"--people is {people:,}; allowed: 1 to {_MOST_PEOPLE:,}.")
     moves, public = (np.random.default_rng([_checked_seed(seed), part]) for part in range(2))

@@ -1,7 +1,8 @@
 """The output of a demo: one JSON object per slot, one line of text per slot, or a live table.
 
 The table fits the terminal: if it is too narrow, intervals are written without spaces, then left out, and then fewer
-servers are shown. A number that lost its last digits to a narrow column would be worse than none.
+servers are shown; if it is too low, fewer slots, and then fewer servers. A number that lost its last digits to a narrow
+column would be worse than none, and so would a table whose end is below the terminal's.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dpcrowd.demo.run import SlotRow
 __all__ = ["Board", "Score", "as_json", "as_text"]
 
 _SHOWN_SLOTS = 12
+_FEW_SLOTS = 4
 _GAP = 2
 
 
@@ -48,15 +50,23 @@ def as_text(row: SlotRow) -> str:
 
 @dataclass
 class Score:
-    """The accuracy of the estimates, over all slots and servers with both an estimate and a known truth."""
+    """The accuracy of the estimates, over all slots and servers with both an estimate and a known truth, and its price.
+
+    epsilon   the most that any server has spent in its window
+    messages  number of messages that all servers have sent since their start
+    """
 
     slots: int = 0
     estimates: int = 0
     inside: int = 0
     error: float = 0.0
+    epsilon: float = 0.0
+    messages: int = 0
 
     def add(self, row: SlotRow) -> None:
         self.slots += 1
+        self.epsilon = max([self.epsilon, *(one.epsilon_spent for one in row.servers)])
+        self.messages = sum(one.messages for one in row.servers)
         for one in row.servers:
             total = one.total
             if row.truth is None or total.estimate is None or total.low is None or total.high is None:
@@ -93,22 +103,54 @@ class Board:
         promise = f"each server promises ε = {self.network.epsilon} in any {self.network.window} slots"
         return f"{self.note}; {promise} (complete text: /v1/budget)."
 
+    @property
+    def summary(self) -> str:
+        """The demo in one sentence: error, coverage, epsilon and messages."""
+        score, servers = self.score, len(self.network.nodes)
+        price = (
+            f"no server spent more than ε = {score.epsilon:.3g} of {self.network.epsilon} in {self.network.window} "
+            f"slots, and the {servers} servers sent {score.messages:,} messages"
+        )
+        if not score.estimates:
+            return f"{_slots(score.slots)} without an estimate whose truth is known; {price}."
+        return (
+            f"In {_slots(score.slots)} the estimates were off by {score.error / score.estimates:.1%} on average, "
+            f"{score.inside / score.estimates:.0%} of the 95% intervals contained the truth, {price}."
+        )
+
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        """Draw as much as fits into the terminal: fewer slots, then fewer servers, then no texts."""
+        nodes = len(self.network.nodes)
+        sizes = [(slots, nodes) for slots in range(_SHOWN_SLOTS, _FEW_SLOTS, -1)]
+        sizes += [(_FEW_SLOTS, servers) for servers in range(nodes, 1, -1)]
+        sizes += [(slots, servers) for servers in (1, 0) for slots in range(_FEW_SLOTS, 0, -1)]
+        for slots, servers in sizes:
+            parts = list(self._draw(options, slots, servers))
+            lines = sum(len(console.render_lines(part, options)) for part in parts)
+            if not console.is_terminal or lines < console.size.height:
+                break
+        yield from parts
+
+    def _draw(self, options: Any, slots: int, servers: int) -> Iterator[Any]:
         from rich.text import Text
 
+        if not servers:  # a terminal of a few lines
+            yield from self._slots(options.max_width, slots)
+            yield Text(str(self.score))
+            return
         end = "Only this demo knows the true total; no node has it. Control-C ends everything."
         yield Text(self.about, style="dim")
         if self.page:
             yield Text(f"Live page: {self.page}", style="bold")
         yield ""
-        yield from self._slots(options.max_width)
+        yield from self._slots(options.max_width, slots)
         yield ""
-        yield self._servers()
+        yield from self._servers(servers)
         yield ""
         yield Text(str(self.score))
         yield Text(end, "dim")
 
-    def _slots(self, width: int) -> Iterator[Any]:
+    def _slots(self, width: int, slots: int) -> Iterator[Any]:
         from rich.table import Table
         from rich.text import Text
 
@@ -116,7 +158,7 @@ class Board:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for name in ("slot", "truth", *(node.name for node in self.network.nodes[:number])):
             table.add_column(name, justify="right", no_wrap=True)
-        for row in self.rows:
+        for row in list(self.rows)[-slots:]:
             cells = [Text(write(one.total), _style(one.total, row.truth)) for one in row.servers[:number]]
             table.add_row(str(row.slot), _truth(row.truth), *cells)
         if not self.rows:
@@ -141,18 +183,22 @@ class Board:
         fit = sum(1 for number in range(len(nodes)) if sum(needed[: number + 1]) <= available)
         return _estimate, max(1, fit)
 
-    def _servers(self) -> Any:
+    def _servers(self, shown: int) -> Iterator[Any]:
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, header_style="bold", pad_edge=False)
         for name, side in (("server", "left"), ("API", "left"), ("ε spent", "right"), ("messages", "right")):
             table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
         last = {one.server: one for one in self.rows[-1].servers} if self.rows else {}
-        for node in self.network.nodes:
+        for node in self.network.nodes[:shown]:
             one = last.get(node.name)
             budget = "" if one is None else f"{one.epsilon_spent:.3f} of {self.network.epsilon}"
             table.add_row(node.name, node.address, budget, "" if one is None else f"{one.messages:,}")
-        return table
+        yield table
+        hidden = len(self.network.nodes) - shown
+        if hidden:
+            yield Text(f"and {hidden} more; a taller terminal or --json shows them", "dim")
 
 
 def _style(total: Total, truth: int | None) -> str:

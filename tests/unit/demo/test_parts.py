@@ -282,6 +282,39 @@ def test_more_servers_than_fit(tmp_path: Path) -> None:
     assert not any("…" in line for line in lines)
 
 
+@pytest.mark.parametrize("servers", [2, 5, 50])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 50), (60, 12), (200, 60)])
+def test_the_table_is_not_taller_than_the_terminal(tmp_path: Path, servers: int, width: int, height: int) -> None:
+    """What is taller loses its end, where the error is: a live table shows `...` in its place."""
+    from rich.console import Console
+
+    board = board_of(tmp_path, servers)
+    console = Console(width=width, height=height, force_terminal=True, color_system=None)
+    with console.capture() as text:
+        console.print(board)
+    lines = text.get().splitlines()
+    assert len(lines) < height
+    assert any("mean error" in line for line in lines)
+    assert any(line.split()[:1] == ["99"] for line in lines), "the last slot stays"
+    slots = sum(line.split()[:1] in ([str(slot)] for slot in range(88, 100)) for line in lines)
+    assert slots == 12 or height < 50 or servers == 50, "where there is room, all are shown"
+    assert slots >= 4 or height < 24
+    if servers == 50 and height >= 24:
+        assert any(line.startswith("and ") and "more; a taller" in line for line in lines)
+
+
+def test_the_end_in_one_sentence(tmp_path: Path) -> None:
+    """Whoever leaves the demo keeps this: error, coverage, epsilon and messages."""
+    board = board_of(tmp_path, 5)
+    assert board.summary == (
+        "In 100 slots the estimates were off by 0.2% on average, 100% of the 95% intervals contained the truth, no "
+        "server spent more than ε = 0.5 of 1 in 24 slots, and the 5 servers sent 35 messages."
+    )
+    empty = Board(board.network, "")
+    empty.add(SlotRow(1, None, ROW.servers))
+    assert empty.summary.startswith("1 slot without an estimate whose truth is known; no server spent more")
+
+
 def test_a_demo_that_ends_before_its_first_slot_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing at all would look like a fault."""
     source = SyntheticCrowd(1000, np.random.default_rng(0), np.random.default_rng(1))
@@ -305,6 +338,7 @@ def test_a_demo_that_ends_before_its_first_slot_says_so(tmp_path: Path, capsys: 
         ("--people 5 --data mine", "--people is the size of the synthetic crowd"),
         ("--slot-length 1h", "add --data FILE"),
         ("--slot-length 1h --data flights", "'flights' always has one slot per day"),
+        ("--slot-length 1h --data linear", "a slot length was given, but 'linear' has its own"),
         ("--people 0", "--people is 0; allowed: 1 to 1,000,000"),
         ("--slot 100ms", "--slot is '100ms'; allowed: a duration from 1s to 1h"),
         ("--seed -1", "--seed is -1; allowed: a whole number of at least 0"),

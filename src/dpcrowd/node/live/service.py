@@ -258,11 +258,11 @@ class NodeService:
         gauges.set(families.MESSAGES_SENT, self.executor.sent)
         gauges.set(families.SENT_BYTES, self.executor.sent_bytes)
         gauges.set(families.MESSAGES_LATE, self.executor.late)
-        for reason, count in self._transport.refused_connections().items():
-            gauges.set(families.CONNECTIONS_REFUSED, count, port="transport", reason=reason)
+        gauges.set_counts(families.CONNECTIONS_REFUSED, self._transport.refused_connections(), port="transport")
         gauges.set(families.API_LIMITED, self._http is not None and self._http.places.limited)
         now = utc(self._wall.now())
         for one in self.certificates.all_expiries(self.expiries()):
+            gauges.set(families.CERTIFICATE_EXPIRY, one.at.timestamp(), certificate=one.holder, name=one.name)
             gauges.set(families.CERTIFICATE_DAYS, one.days_left(now), certificate=one.holder, name=one.name)
         if self.executor.last is not None:
             gauges.set(families.RELEASED_SLOT, self.executor.last.slot)

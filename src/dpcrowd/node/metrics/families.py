@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from dpcrowd.node.machine.instructions import SendKind, Unsampled
+from dpcrowd.node.storage.failures import StorageFailure
+from dpcrowd.node.transport.caller import Reason as ConnectionRefused
 
 __all__ = ["FAMILIES", "Audience", "Family", "Kind", "table"]
 
@@ -24,11 +26,12 @@ Audience = Literal["reader", "operator"]
 class Family:
     """One metric.
 
-    labels    names of its labels
-    known     values of its only label that exist from the start, at 0, so that the first increase is visible
-    bounds    upper bounds of the buckets of a histogram, in seconds
-    audience  "operator": its value depends on the load of the node, hence on the number of check-ins, and is only for
-              those who may know that number
+    labels       names of its labels
+    known        values of its last label that exist from the start, at 0, so that the first increase is visible
+    bounds       upper bounds of the buckets of a histogram, in seconds
+    audience     "operator": its value depends on the load of the node, hence on the number of check-ins, and is only
+                 for those who may know that number
+    replaced_by  name of the metric that replaces it; it stays until 0.3, for dashboards that exist
     """
 
     name: str
@@ -38,10 +41,28 @@ class Family:
     known: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
     audience: Audience = "reader"
+    replaced_by: str = ""
+
+    @property
+    def help(self) -> str:
+        """What a scrape and the documentation say about the metric."""
+        return f"{self.text} Deprecated, until 0.3: use {self.replaced_by}." if self.replaced_by else self.text
 
 
 BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """In seconds: far above the milliseconds in which a node counts, pays and sends, and fine enough to act upon."""
+
+MESSAGE_REASONS = (
+    *("late", "wrong-slot", "other-configuration", "version", "not-a-neighbour", "flood", "stranger", "wrong-sender"),
+    *("bad-signature", "replay", "malformed", "wrong-length", "not-finite", "negative-information", "absurd"),
+    *("above-account", "rate-limited", "grouped"),
+)
+"""Why a message of a neighbour is not used; docs/failures.md explains each."""
+RECORD_REASONS = (
+    *("absurd", "above-account", "bad-signature", "equivocation", "grouped", "malformed", "rate-limited"),
+    "wrong-slot",
+)
+"""Why a record is not used."""
 
 READY = Family("dpcrowd_ready", "gauge", "Whether the node can do all of its work (1) or not (0); /readyz says why.")
 MAY_SAMPLE = Family(
@@ -127,6 +148,7 @@ MESSAGES_REFUSED = Family(
     "counter",
     "Number of messages of neighbours that were not used.",
     labels=("reason",),
+    known=MESSAGE_REASONS,
 )
 RECORDS_RECEIVED = Family(
     "dpcrowd_records_received_total",
@@ -151,6 +173,7 @@ RECORDS_REFUSED = Family(
     "counter",
     "Number of records that were refused, by reason; /v1/network says which server is at fault.",
     labels=("reason",),
+    known=RECORD_REASONS,
 )
 SERVER_MISSING = Family(
     "dpcrowd_server_missing",
@@ -175,6 +198,7 @@ CONNECTIONS_REFUSED = Family(
     "counter",
     "Number of connections to the port of the transport that did not become a link to a neighbour.",
     labels=("port", "reason"),
+    known=get_args(ConnectionRefused),
 )
 API_LIMITED = Family(
     "dpcrowd_api_limited",
@@ -204,12 +228,19 @@ STOOD_STILL = Family(
     "counter",
     "Number of times that the process stood still for two seconds, or for a tenth of a slot if that is longer.",
 )
+CERTIFICATE_EXPIRY = Family(
+    "dpcrowd_certificate_expiry_timestamp_seconds",
+    "gauge",
+    "Time at which a certificate expires, in seconds since 1970: the server's own, that of HTTPS, that of the "
+    "authority, and those of neighbours.",
+    labels=("certificate", "name"),
+)
 CERTIFICATE_DAYS = Family(
     "dpcrowd_certificate_days_left",
     "gauge",
-    "Days until a certificate expires: the server's own, that of HTTPS, that of the authority, and those of "
-    "neighbours.",
+    "Days until a certificate expires.",
     labels=("certificate", "name"),
+    replaced_by=CERTIFICATE_EXPIRY.name,
 )
 STORAGE_UP = Family(
     "dpcrowd_storage_up", "gauge", "Whether the last write to the data folder succeeded (1) or not (0)."
@@ -219,6 +250,7 @@ STORAGE_FAILURES = Family(
     "counter",
     "Number of payments and releases that could not be stored.",
     labels=("kind",),
+    known=get_args(StorageFailure),
 )
 STORAGE_FREE = Family(
     "dpcrowd_storage_free_bytes", "gauge", "Free space on the disk of the data folder, in bytes.", audience="operator"
@@ -237,6 +269,13 @@ NETWORK_INFO = Family(
     "gauge",
     "Always 1; the labels name the network, this server, and the revision of network.toml that is in force.",
     labels=("network", "server", "revision", "digest"),
+)
+GUARANTEE_INFO = Family(
+    "dpcrowd_guarantee_info",
+    "gauge",
+    "Always 1; the labels say whether the budget is that of a window, whose budget comes back, or of a horizon "
+    "(finite), and its length in slots.",
+    labels=("kind", "length"),
 )
 START_TIME = Family("process_start_time_seconds", "gauge", "Time at which the process started, in seconds since 1970.")
 MAX_FDS = Family("process_max_fds", "gauge", "Upper bound on open files and connections of the process.")
@@ -287,6 +326,7 @@ FAMILIES = (
     CLOCK_OFFSET,
     CLOCK_JUMPS,
     STOOD_STILL,
+    CERTIFICATE_EXPIRY,
     CERTIFICATE_DAYS,
     STORAGE_UP,
     STORAGE_FAILURES,
@@ -294,6 +334,7 @@ FAMILIES = (
     CHECKINS_TAKEN,
     BUILD_INFO,
     NETWORK_INFO,
+    GUARANTEE_INFO,
     START_TIME,
     MAX_FDS,
     CPU_SECONDS,
@@ -309,7 +350,7 @@ def table() -> str:
     for family in FAMILIES:
         labels = ", ".join(f"`{label}`" for label in family.labels)
         audience = "readers" if family.audience == "reader" else "the operator"
-        lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.text} | {audience} |")
+        lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} | {audience} |")
     return "\n".join([*lines, ""])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dpcrowd.node.api.prometheus import Buckets, Metric, render
 from dpcrowd.node.metrics.families import FAMILIES, Audience, Family
@@ -54,6 +54,15 @@ class Registry:
         """Set a gauge, or a counter that is counted elsewhere."""
         self._numbers.setdefault(family, {})[_values(family, labels)] = float(value)
 
+    def set_counts(self, family: Family, counts: Mapping[str, int], **others: str) -> None:
+        """Set a counter that is counted elsewhere by its last label; known values of that label are there, at 0.
+
+        others  the other labels
+        """
+        label = family.labels[-1]
+        for value, count in {**dict.fromkeys(family.known, 0), **counts}.items():
+            self.set(family, count, **others, **{label: value})
+
     def observe(self, family: Family, seconds: float, **labels: str) -> None:
         """Add a value to a histogram."""
         self._histogram(family, _values(family, labels)).observe(seconds)
@@ -80,7 +89,7 @@ def render_all(registries: Iterable[Registry], audience: Audience) -> str:
     parts = tuple(registries)
     return render(
         Metric(
-            family.name, family.kind, family.text, [sample for registry in parts for sample in registry.metric(family)]
+            family.name, family.kind, family.help, [sample for registry in parts for sample in registry.metric(family)]
         )
         for family in FAMILIES
         if audience == "operator" or family.audience == "reader"

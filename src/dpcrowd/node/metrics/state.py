@@ -19,6 +19,7 @@ __all__ = ["free_bytes", "set_budget", "set_network", "set_storage"]
 def set_budget(registry: Registry, view: BudgetView) -> None:
     """Set the metrics of the budget, from the answer of `/v1/budget`."""
     registry.set(families.MAY_SAMPLE, view.samples)
+    registry.set(families.GUARANTEE_INFO, 1, kind=view.kind, length=str(view.length))
     registry.set(families.EPSILON, view.epsilon)
     registry.set(families.EPSILON_SPENT, view.spent)
     registry.set(families.EPSILON_BLOCKED, view.blocked)
@@ -38,14 +39,12 @@ def set_network(registry: Registry, status: NetworkStatus, offsets: Mapping[str,
         revision=str(status.revision),
         digest=status.digest,
     )
-    for reason, count in status.refused_messages.items():
-        registry.set(families.MESSAGES_REFUSED, count, reason=reason)
+    registry.set_counts(families.MESSAGES_REFUSED, status.refused_messages)
     for neighbour in status.neighbours:
         registry.set(families.NEIGHBOUR_UP, neighbour.connected, neighbour=neighbour.name)
         if neighbour.name in offsets:
             registry.set(families.CLOCK_OFFSET, offsets[neighbour.name], neighbour=neighbour.name)
-    for kind, count in status.messages_sent.items():
-        registry.set(families.MESSAGES_BY_KIND, count, kind=kind)
+    registry.set_counts(families.MESSAGES_BY_KIND, status.messages_sent)
     if status.lag is not None:
         _set_records(registry, status)
 
@@ -62,8 +61,7 @@ def _set_records(registry: Registry, status: NetworkStatus) -> None:
         registry.set(families.SERVER_MISSING, server.missing, server=server.name)
         registry.set(families.SERVER_SUSPECTED, server.suspected_since is not None, server=server.name)
         registry.set(families.SERVER_EQUIVOCATES, server.equivocation is not None, server=server.name)
-    for reason, count in refused.items():
-        registry.set(families.RECORDS_REFUSED, count, reason=reason)
+    registry.set_counts(families.RECORDS_REFUSED, refused)
 
 
 def set_storage(registry: Registry, failure: StorageError | None, free: int | None) -> None:

@@ -11,15 +11,36 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from dpcrowd.errors import DpcrowdError, SlotTaken
 
-__all__ = ["RESTORE", "SlotTaken", "StorageError", "translated"]
+__all__ = ["RESTORE", "SlotTaken", "StorageError", "StorageFailure", "translated"]
 
+StorageFailure = Literal[
+    "full",
+    "corrupt",
+    "io",
+    "read-only",
+    "missing",
+    "replaced",
+    "busy",
+    "locked",
+    "newer",
+    "older",
+    "refused",
+    "closed",
+    "other",
+]
+"""What is wrong with the storage, in one word; "locked" by another node, "newer" and "older" are schemas."""
 RESTORE = "stop the node, keep the folder for inspection and restore the last backup into an empty folder"
 """What to do about a damaged database."""
-_BUSY = ("busy", "another process is writing", "wait for it, or stop the program that has the file open")
-_KINDS: dict[int, tuple[str, str, str]] = {
+_BUSY: tuple[StorageFailure, str, str] = (
+    "busy",
+    "another process is writing",
+    "wait for it, or stop the program that has the file open",
+)
+_KINDS: dict[int, tuple[StorageFailure, str, str]] = {
     sqlite3.SQLITE_FULL: ("full", "the disk is full", "free some space"),
     sqlite3.SQLITE_CORRUPT: ("corrupt", "the database is damaged", RESTORE),
     sqlite3.SQLITE_NOTADB: ("corrupt", "the file is not a database", RESTORE),
@@ -39,23 +60,19 @@ _KINDS: dict[int, tuple[str, str, str]] = {
     sqlite3.SQLITE_LOCKED: _BUSY,
     sqlite3.SQLITE_CONSTRAINT: ("refused", "the database refused the change", "report this: it is a bug in dpcrowd"),
 }
-_OTHER = ("other", "the database failed", "run 'dpcrowd node doctor' for this node")
+_OTHER: tuple[StorageFailure, str, str] = ("other", "the database failed", "run 'dpcrowd node doctor' for this node")
 
 
 class StorageError(DpcrowdError):
-    """The node's storage does not work: `kind` is one word, `reason` says what is wrong, `fix` what to do.
+    """The node's storage does not work: `kind` is one word, `reason` says what is wrong, `fix` what to do."""
 
-    Kinds: full, corrupt, io, read-only, missing, replaced, busy, locked (by another node), newer (a later schema),
-    older, refused, closed, other.
-    """
-
-    def __init__(self, kind: str, reason: str, fix: str) -> None:
+    def __init__(self, kind: StorageFailure, reason: str, fix: str) -> None:
         super().__init__(f"{reason}; {fix}.")
         self.kind = kind
         self.reason = reason
         self.fix = fix
 
-    def __reduce__(self) -> tuple[type[StorageError], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type[StorageError], tuple[StorageFailure, str, str]]:
         return type(self), (self.kind, self.reason, self.fix)
 
 

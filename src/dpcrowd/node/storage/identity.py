@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dpcrowd.node.storage.failures import StorageError
+from dpcrowd.node.storage.failures import StorageError, StorageFailure
 
 __all__ = ["FileIdentity", "journal_in_the_way", "put_back", "restart_with_new_journal"]
 
@@ -36,7 +36,7 @@ class FileIdentity:
             raise put_back("replaced", f"{self.path} was replaced by another one while the node was running")
 
 
-def put_back(kind: str, reason: str) -> StorageError:
+def put_back(kind: StorageFailure, reason: str) -> StorageError:
     """Return the failure of a node whose folder was changed while it ran: only the original folder is right."""
     fix = "put it back as it was; or stop the node, restore the last backup into an empty folder and confirm the loss"
     return StorageError(kind, reason, fix)

@@ -1,0 +1,176 @@
+"""The table of `dpcrowd watch`, at the sizes of real terminals, and the options of the command."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from dpcrowd.cli.main import main
+from dpcrowd.cli.watch_board import WatchBoard, as_json_line, sparkline
+from dpcrowd.cli.watch_nodes import NodeState, Release
+from dpcrowd.client.views import Budget, Neighbour, Network, NetworkServer, Ready
+
+NOW = datetime(2026, 11, 16, 7, 0, 0, tzinfo=UTC)
+
+
+def state_of(name: str, regions: int = 7, slots: int = 60, scale: float = 1500.0, **changes: object) -> NodeState:
+    names = tuple(f"region-{number}" for number in range(regions))
+    releases = tuple(
+        Release(slot, names, scale + 10.0 * slot + np.arange(regions), np.full(regions, 80.0)) for slot in range(slots)
+    )
+    network = Network(
+        network="demo",
+        server=name,
+        version="0.2.0",
+        revision=1,
+        digest="d",
+        epoch=NOW,
+        slot_seconds=60,
+        slot=slots,
+        regions=list(names),
+        neighbours=[Neighbour(name="left", connected=True, last_slot=slots), Neighbour(name="right", connected=True)],
+    )
+    budget = Budget(
+        guarantee="g", kind="window", length=24, epsilon=1, spent=0.7, remaining=0.3, total_spent=3.0, samples=True
+    )
+    facts = {"network": network, "budget": budget, "ready": Ready(True, []), "releases": releases, **changes}
+    return NodeState(f"http://{name}.example", **facts)  # type: ignore[arg-type]
+
+
+def lines_of(states: list[NodeState], width: int = 80, height: int | None = 24) -> list[str]:
+    console = Console(width=width, height=height or 24, force_terminal=False, highlight=False)
+    board = WatchBoard(lambda: states, None if height is None else lambda: height, lambda: NOW)
+    with console.capture() as shown:
+        console.print(board)
+    return shown.get().splitlines()
+
+
+@pytest.mark.parametrize("servers", [1, 2, 5, 30])
+@pytest.mark.parametrize("regions", [1, 51, 1000])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (200, 60)])
+def test_it_fits_every_terminal(servers: int, regions: int, width: int, height: int) -> None:
+    """A table that is larger than the terminal scrolls away, and what matters most is at its top."""
+    lines = lines_of([state_of(f"server-{number}", regions) for number in range(servers)], width, height)
+    assert len(lines) < height
+    assert max(map(len, lines)) <= width
+    total = next(line for line in lines if line.startswith("total"))
+    assert not any("…" in word for word in total.split()), "no number loses a digit"
+
+
+def test_it_shows_estimate_interval_trend_budget_and_neighbours() -> None:
+    """All that an operator looks for, in 80 x 24."""
+    text = "\n".join(lines_of([state_of("a"), state_of("b", scale=1600.0)]))
+    for part in ("demo", "slot 60", "2 servers", "07:00:00 UTC", "███████░░░ 0.700 of 1", "2 of 2", "2,090 ±80"):
+        assert part in text
+    assert "14,651 ±212" in text, "the total: the sum, and the root of the sum of squares"
+    assert "▁" in text
+    assert "█" in text.split("region")[1]
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    """A region that is missing without a word would be taken for empty."""
+    text = "\n".join(lines_of([state_of("a", 51)]))
+    shown = sum(line.startswith("region-") for line in text.splitlines())
+    assert f"and {51 - shown} more regions" in text
+    assert "region-50" in text, "the largest regions stay"
+    assert "more servers" in "\n".join(lines_of([state_of(f"server-{number}") for number in range(30)]))
+
+
+def test_a_server_that_is_away_says_since_when_and_why() -> None:
+    """Its last estimates stay, with their slot; an empty table would hide what is known."""
+    away = state_of("b", away_since=NOW - timedelta(seconds=75), problem="connection refused")
+    lines = lines_of([state_of("a"), away])
+    (line,) = [line for line in lines if line.startswith("b ")]
+    assert "away since 06:58:45 (75 s): connection refused" in line
+    assert "59" in line.split("away")[0], "the slot of its last release"
+    assert "1 away" in lines[0]
+    never = NodeState("http://c.example:80", away_since=NOW, problem="connection refused")
+    assert any(line.startswith("c.example:80") for line in lines_of([never]))
+    assert "no estimates yet" in "\n".join(lines_of([never]))
+
+
+def test_a_server_that_is_away_is_never_left_out() -> None:
+    """Of fifty servers those that work may be left out, not the one that needs somebody."""
+    states = [state_of(f"server-{number}") for number in range(49)]
+    lines = lines_of([*states, state_of("last", away_since=NOW, problem="connection refused")])
+    assert any(line.startswith("last ") for line in lines)
+
+
+def test_neighbours_and_servers_with_a_problem_are_named() -> None:
+    """Whom to call is the question of whoever looks."""
+    network = state_of("a").network
+    assert network is not None
+    neighbours = [Neighbour(name="left", connected=True), Neighbour(name="right", connected=False, last_slot=48)]
+    servers = [NetworkServer(name="far", missing=True), NetworkServer(name="odd", suspected_since=3)]
+    changed = {name: getattr(network, name) for name in network.__struct_fields__}
+    changed |= {"neighbours": neighbours, "servers": servers}
+    text = "\n".join(lines_of([state_of("a", network=Network(**changed))], width=120))
+    assert "1 of 2: right silent since slot 48, far missing, odd suspected" in text
+
+
+def test_a_server_that_is_not_ready_says_why() -> None:
+    """The reason is one request away, and the operator may not have a shell there."""
+    text = "\n".join(lines_of([state_of("a", ready=Ready(False, ["the disk is full."]))]))
+    assert "NO" in text
+    assert "the disk is full." in text
+
+
+def test_names_cannot_control_the_terminal() -> None:
+    """They come from other organisations' files."""
+    text = "\n".join(lines_of([state_of("a\x1b[2Jb")]))
+    assert "\x1b[2J" not in text
+
+
+def test_unknown_estimates_are_dashes() -> None:
+    """NaN in a table looks like a fault."""
+    release = Release(3, ("x", "y"), np.array([math.nan, 5.0]), np.array([math.nan, 1.0]))
+    text = "\n".join(lines_of([state_of("a", releases=(release,))]))
+    assert "nan" not in text
+    assert "5 ±1" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "width", "bars"),
+    [([0, 1, 2, 3, 4, 5, 6, 7], 8, "▁▂▃▄▅▆▇█"), ([5, 5], 8, "▁▁"), ([9, 0, 7], 2, "▁█"), ([math.nan, 1, 2], 8, " ▁█")],
+)
+def test_a_trend_is_drawn_between_its_least_and_its_largest_value(values: list[float], width: int, bars: str) -> None:
+    """The last values count, and a slot without an estimate is a gap."""
+    assert sparkline(values, width) == bars
+    assert sparkline([math.nan], width) == ""
+
+
+def test_a_state_as_json() -> None:
+    """Scripts read the names of the API; what is unknown is null."""
+    read = json.loads(as_json_line(state_of("a", 1)))
+    assert read["server"] == "a"
+    assert read["estimates"] == [{"region": "region-0", "estimate": 2090.0, "low": 2010.0, "high": 2170.0}]
+    assert read["budget"]["spent"] == 0.7
+    assert json.loads(as_json_line(NodeState("http://x")))["network"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("", "Missing argument 'URL...'"),
+        ("http://a --json", "add --once"),
+        ("http://a http://a --once", "http://a is given twice"),
+        ("http://a http://b http://c --once --token-file one --token-file two", "given 2 times for 3 nodes"),
+        ("http://a --once --token-file missing", "--token-file 'missing' cannot be read: No such file"),
+        ("http://a --once --token-file empty", "the token of --token-file 'empty' is empty"),
+        ("ftp://a --once", "allowed: http:// or https://"),
+    ],
+)
+def test_wrong_options(
+    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line that says what is allowed, before any request."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").write_text("\n")
+    assert main(["watch", *words.split()]) == 2
+    assert part in capsys.readouterr().err
