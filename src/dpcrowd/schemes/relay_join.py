@@ -33,7 +33,7 @@ from dpcrowd.schemes.base import half_width
 from dpcrowd.schemes.relay_state import RelayState
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 
-__all__ = ["FinalisedState", "begin_from", "finalised_state", "most_trusted", "read_finalised"]
+__all__ = ["FinalisedState", "begin_from", "can_be_joined", "finalised_state", "most_trusted", "read_finalised"]
 
 _LARGEST = 2.0**53
 _MOST_SCORE, _MOST_PENALTY = 100.0, 1e4
@@ -198,6 +198,17 @@ def _is_settled(state: RelayState) -> bool:
 def _before_accounts(slot: int, since: int, lag: int) -> range:
     """Return the slots of the lag before the first one of the accounts."""
     return range(max(slot - lag + 1, 0), min(since, slot + 1))
+
+
+def can_be_joined(state: RelayState) -> bool:
+    """Whether somebody can begin with the finalised state of a server.
+
+    In the first L slots of a network there is none, and every record can still be had. Less than L slots after a new
+    horizon, records before it count, but are not accepted any more.
+    """
+    assert state.mailbox is not None
+    early = _before_accounts(int(state.last), int(state.mailbox.since), state.lag)
+    return int(state.last) >= state.lag - 1 and (not early or _is_settled(state))
 
 
 def read_finalised(payload: bytes, fresh: RelayState) -> FinalisedState:

@@ -40,7 +40,7 @@ from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.records import Mailbox, Obstacle, RecordMessages
 from dpcrowd.schemes.relay import Relay
-from dpcrowd.schemes.relay_join import FinalisedState, finalised_state, read_finalised
+from dpcrowd.schemes.relay_join import FinalisedState, can_be_joined, finalised_state, read_finalised
 from dpcrowd.schemes.relay_state import RelayState, back_in_time, servers_per_run, with_fresh_schedule
 from dpcrowd.schemes.relay_transfer import transfer_relay
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
@@ -377,6 +377,11 @@ class Server:
     def joined(self) -> Joined | None:
         """Whose word its estimate began with; None: nobody's."""
         return self._joined
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether a neighbour can begin with its finalised state."""
+        return can_be_joined(self._relay()[1])
 
     def finalised_state(self) -> bytes:
         """Return what follows from final records after the last release, for a neighbour that joins (`relay_join`).

@@ -178,6 +178,7 @@ class NodeService:
             self.executor.refused_last,
             machine.records,
             self.executor.sent_by_kind,
+            machine.server.joined,
         )
 
     def ready(self) -> tuple[bool, Sequence[str]]:
