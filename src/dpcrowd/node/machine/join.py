@@ -1,7 +1,8 @@
 """Late join: a node that has lost the network's past takes it from its neighbours, and gives it to theirs.
 
-A node that begins later than its network, or was away for L slots or more, has lost records that nobody keeps any more.
-It asks its neighbours for their finalised state (`schemes.relay_join`), which follows from those records:
+A node that begins later than its network, or was away or cut off for L slots or more, has lost records that nobody
+keeps any more. It asks its neighbours for their finalised state (`schemes.relay_join`), which follows from those
+records:
 
     when a link comes up, and after the release of every slot     a request, at most one per neighbour and slot
     a neighbour, when its own exchange is over                    what the asking node lacks of the last records, and
@@ -13,8 +14,8 @@ for all neighbours to answer, and no release is delayed. A node that has not joi
 
 It is the neighbours' word. A state is checked number by number, and against the population. Where several answer, more
 than half of them must agree within their intervals, and the state that most of them have sent, bit for bit, is taken
-(`most_trusted`). If there is no majority the node takes none, says who has said what, and begins from nothing. Whether
-the node may sample is not affected by any of this: its ledger is another matter (`trust`).
+(`most_trusted`). If there is no majority the node takes none, names them, and goes on with what it knows itself.
+Whether the node may sample is not affected by any of this: its ledger is another matter (`trust`).
 
 A node answers each neighbour at most once per slot and a few times in L slots, and not while it asks itself. What it
 sends follows from records that all servers have been sent.
@@ -43,45 +44,46 @@ _BESIDES = 1024  # bytes of a message besides the state
 class Join:
     """What a node asks of its neighbours, and what they have asked of it.
 
-    until     the last slot after which it asks; None: it does not ask
+    asks      whether the node has lost the network's past and hopes for somebody's word
     answers   by name: the slot of a neighbour's state, and the state, unchecked; of each the last one
     """
 
-    until: int | None = None
+    asks: bool = False
     answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    _tries: int = 0
+    _too_large: bool = False
     _asked: dict[str, int] = field(default_factory=dict)
+    _refused: set[str] = field(default_factory=set)
     _waiting: set[str] = field(default_factory=set)
     _answered: dict[str, list[int]] = field(default_factory=dict)
 
     # -------------------------------------------------------------------------------------------------------- asking
 
-    @property
-    def asks(self) -> bool:
-        """Whether the node has lost the network's past and hopes for somebody's word."""
-        return self.until is not None
+    def begin(self, server: Server, attended: int, now: int, view: NetworkView) -> list[Instruction]:
+        """Ask from now on, if records are lost.
 
-    def begin(self, server: Server, now: int, view: NetworkView) -> list[Instruction]:
-        """Ask from now on, if records are lost; `now` is the last slot that is over."""
+        attended  the last slot whose records could reach this node
+        now       the last slot that is over
+        """
         assert view.records is not None
-        lag = view.records.lag
-        if self.asks or now - server.slot < lag:
+        if self.asks or self._too_large or now - attended < view.records.lag:
             return []
         if not fits(server, view):
+            self._too_large = True
             text = (
-                "this node lacks the records of earlier slots, and the state that follows from them is too large for "
-                "a message: its estimates begin from nothing."
+                "this node lacks records of earlier slots, and the state that follows from them is too large for a "
+                "message: it goes on with what it knows itself."
             )
             return [Report("join-none", text)]
-        self.until = now + 2 * lag + 2
+        self.asks, self._tries = True, 2 * view.records.lag + 2
         return []
 
     def to_ask(self, names: Iterable[str], slot: int) -> list[str]:
         """Return whom to ask after a slot; from now on they are asked."""
         if not self.asks:
             return []
-        asked = [
-            name for name in names if self._asked.get(name, -1) < slot and self.answers.get(name, (-1, b""))[0] < slot
-        ]
+        asked = [name for name in names if name not in self._refused and self._asked.get(name, -1) < slot]
+        self._tries -= bool(asked) and slot > max(self._asked.values(), default=-1)
         self._asked |= dict.fromkeys(asked, slot)
         return asked
 
@@ -97,7 +99,7 @@ class Join:
 
         records  all of the last L slots that have arrived
         """
-        if self.until is None:
+        if not self.asks:
             return False, []
         states: dict[str, FinalisedState] = {}
         instructions: list[Instruction] = []
@@ -107,12 +109,14 @@ class Join:
                     states[name] = _plausible(server.read_finalised(payload), view)
                 except BadInput as error:
                     instructions.append(RefuseMessage(slot - 1, name, "absurd", f"{name} sent {error}"))
-                    self._asked[name] = self.until  # and is not asked again
+                    self._refused.add(name)
         self.answers.clear()
         if states:
             return self._choose(server, states, records, instructions)
-        if slot > self.until:
-            text = "no neighbour has sent the state before this node's records: its estimates began from nothing."
+        if self._tries <= 0:
+            text = (
+                "no neighbour has sent what follows from earlier records: this node goes on with what it knows itself."
+            )
             instructions.append(Report("join-none", text))
             self._end()
         return False, instructions
@@ -128,8 +132,8 @@ class Join:
         self._end()
         if not taken:
             text = (
-                f"the states of {_listed(others)} contradict each other: this node takes none of them, and its "
-                "estimates begin from nothing. Compare what these servers release, and ask their operators."
+                f"the states of {_listed(others)} contradict each other: this node takes none of them, and "
+                "goes on with what it knows itself. Compare what these servers release, and ask their operators."
             )
             return False, [*instructions, Report("join-disagreement", text, grave=True)]
         if others:
@@ -148,9 +152,10 @@ class Join:
         return True, [*instructions, Report("joined", text)]
 
     def _end(self) -> None:
-        self.until = None
+        self.asks = False
         self.answers.clear()
         self._asked.clear()
+        self._refused.clear()
 
     def clear(self) -> None:
         """Forget everything: slots begin again, or another revision has taken over."""

@@ -135,6 +135,7 @@ class Machine:
         self.revision, self.following = revision, following
         self.records = None if revision.view.records is None else Records(revision.view, server, stored)
         self._join = Join()
+        self._attended = server.slot  # the last slot in which a neighbour was heard, or in which the node started
         self._forward_planned = False
         self._forgettable: int | None = None  # the slot whose check-ins are forgotten after its deadline
         self.server = server
@@ -235,7 +236,8 @@ class Machine:
                 self.trust.start(self.server.slot, following)
                 resumed = [do.Link(max(following, 0), required=True), *self._resume(at_ns)]
                 if self.records is not None:
-                    resumed += self._join.begin(self.server, following - 1, self.view)
+                    resumed += self._join.begin(self.server, self.server.slot, following - 1, self.view)
+                    self._attended = max(self.server.slot, following - 1)
                 return resumed
             case on.LossConfirmed(at_ns):
                 lost_at = self.trust.lost_at
@@ -280,6 +282,7 @@ class Machine:
         self._early, self._last_payloads, self._before = Early(), {}, None
         self._memory.last.clear()
         self._join.clear()
+        self._attended = looked_up.last
         if self.records is not None:
             self.records.clear()
         alone, text = len(self.view.names) == 1, looked_up.text
@@ -540,6 +543,7 @@ class Machine:
         if self.records is None:
             fused, unfit = exchange.fuse(self.server)
         else:
+            self._attended = exchange.slot if exchange.heard else self._attended
             self.records.end_slot(exchange.slot)
             fused, usable = fuse_records(self.server, self.records.messages())
         view, names = self.view, self.view.names
@@ -775,8 +779,9 @@ class Machine:
         joined, instructions = self._join.decide(self.server, self.view, slot, self.records.all_messages())
         if joined:
             self.records.join(self.server)
-        elif self.server.slot >= 0:  # a process that stood still may have lost records, too
-            instructions += self._join.begin(self.server, slot - 1, self.view)
+        elif self.server.slot >= 0 and self.view.links(slot):  # a process that stood still, or was cut off for long
+            attended = min(self._attended, self.server.slot)
+            instructions += self._join.begin(self.server, attended, slot - 1, self.view)
         return instructions
 
     def _ask(self, neighbours: Sequence[str], slot: int) -> list[Instruction]:

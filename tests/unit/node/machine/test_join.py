@@ -183,6 +183,23 @@ def test_a_process_that_stood_still_for_long_joins_while_it_runs() -> None:
     assert_one_estimate(network, 21, 28, moved=True)
 
 
+def test_a_server_that_was_cut_off_for_long_joins_when_a_link_is_back() -> None:
+    """It has run all the time, but has none of the others' records, and nobody keeps them any more."""
+    network = make_network(FACTS)
+    run(network, range(9))
+    network.drop = lambda sender, receiver, payload: AWAY in (sender, receiver)
+    run(network, range(9, 20))
+    node = network.nodes[AWAY]
+    assert len({bits(one.published[-1].estimate) for one in network.nodes}) == 2
+    network.drop = lambda sender, receiver, payload: False
+    for other in NEAR:
+        link_up(network, other, node.view.ends(19) + 2)
+    network.deliver()
+    run(network, range(20, 30))
+    assert node.machine.server.joined is not None
+    assert_one_estimate(network, 21, 30)
+
+
 def lie(network: Network, liar: int, change: Any, name: str = "base") -> None:
     """One neighbour sends another state than the one it has."""
     server = network.nodes[liar].machine.server
