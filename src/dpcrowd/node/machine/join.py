@@ -34,7 +34,7 @@ from dpcrowd.schemes.records import RecordMessages
 from dpcrowd.schemes.relay_join import FinalisedState, most_trusted
 from dpcrowd.schemes.server import Server
 
-__all__ = ["Join"]
+__all__ = ["Join", "fits"]
 
 _MOST_ANSWERS = 4  # to one neighbour in L slots
 _BESIDES = 1024  # bytes of a message besides the state

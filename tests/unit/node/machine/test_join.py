@@ -10,6 +10,7 @@ import pytest
 
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.machine.join import fits
 from dpcrowd.node.wire import VERSION, Body, encode
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 from node_support import DIGEST, Disk, Network, Node, body_of, fake_sign
@@ -155,6 +156,30 @@ def test_whose_link_comes_up_inside_an_exchange_is_answered_after_it() -> None:
     network.deliver()
     run(network, range(slot + 1, slot + 8))
     assert_one_estimate(network, slot + 1, slot + 8)
+
+
+def test_nothing_is_asked_or_answered_while_a_slot_is_counted() -> None:
+    """Between the seal and the own message, the moment at which anything is sent tells how long counting took."""
+    network = make_network(FACTS, send_offset_ns=40)
+    run(network, range(9))
+    network.down.add(AWAY)
+    run(network, range(9, 20))
+    network.down.clear()
+    node, other, slot = network.nodes[AWAY], network.nodes[1], 20
+    node.disk = Disk()
+    node.restart(node.view.ends(19) + 1, vouched=True)
+    for one in (node, other):
+        one.told.clear()
+        one.give(on.SlotSealed(one.view.seals(slot), slot, COUNTS[slot, one.view.me]))
+    node.give(on.NeighbourUp(node.view.seals(slot) + 1, "server-1"))
+    payload = encode(Body(VERSION, DIGEST, AWAY, slot - 1, 3, 0, heard={}, asks=True), fake_sign(AWAY))
+    other.give(on.MessageArrived(other.view.seals(slot) + 1, "server-2", payload))
+    assert not [one for each in (node, other) for one in each.outbox]
+    for one in (node, other):
+        one.leave()
+        one.give(on.DeadlinePassed(one.view.ends(slot), slot))
+    assert [body_of(one.payload).asks for one in node.outbox if one.kind == "join"] == [True]
+    assert len(answers_of(other)) == 1
 
 
 def test_an_answer_that_was_lost_is_asked_for_again() -> None:
@@ -308,6 +333,16 @@ def test_a_state_that_does_not_fit_is_not_sent_and_not_asked_for() -> None:
         type(node.view).most_bytes = size  # type: ignore[method-assign]
     assert "join-none" in events(node)
     assert not any(answers_of(one) for one in network.nodes)
+
+
+@pytest.mark.parametrize(
+    ("form", "regions", "expected"), [("diagonal", 1000, True), ("matrix", 64, True), ("matrix", 100, False)]
+)
+def test_which_states_fit_into_a_message(form: Any, regions: int, expected: bool) -> None:
+    """A thousand regions with the default lag must be able to join; full matrices only as far as they fit."""
+    facts = replace(facts_of(lag=16, regions=regions), form=form, observation="binomial")
+    node = make_network(facts).nodes[0]
+    assert fits(node.machine.server, node.view) == expected
 
 
 def test_own_records_of_an_earlier_run_are_not_sent_as_its_own() -> None:
