@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.recording.replay import replay
 from dpcrowd.schemes.server import Joined
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 from node_support_live import live, write_network
@@ -25,7 +26,7 @@ LAG, SECOND = 3, 1_000_000_000
 NAMES = [f"server-{number}" for number in range(5)]
 FACTS = facts_of(lag=LAG)
 COUNTS = counts_of(FACTS, 200)
-AWAY, EMPTIED, LIAR = 2, 4, 0
+AWAY, EMPTIED, LIAR = 2, 3, 4
 
 
 async def _feed(node: LiveNode, number: int) -> None:
@@ -85,8 +86,10 @@ async def _run(files: dict[str, Path], folder: Path) -> None:
         back = running[0].last + LAG + 1
         await running[0].released(back)
         for number in (AWAY, EMPTIED):
-            running[number] = _Running(files[NAMES[number]], number)
-        first = back + 4  # server 3 was cut off meanwhile: it joins after its neighbours have
+            path = files[NAMES[number]]
+            path.write_text(f'{path.read_text()}\n[debug]\nrecord = "{path.stem}.recording"\n')
+            running[number] = _Running(path, number)
+        first = back + 3
         for one in running:
             await one.released(first + 3)
         await _compare(running, first, first + 3)
@@ -144,9 +147,13 @@ def test_nodes_that_lost_the_past_join_over_zenoh(tmp_path: Path, caplog: pytest
         scheme={"name": "relay", "process_var": 400.0, "observation": "binomial", "samples": 3, "lag": LAG},
     )
     asyncio.run(_run(files, tmp_path))
+    for number, lives in ((AWAY, 1), (EMPTIED, 2)):
+        replayed = replay(tmp_path / f"{NAMES[number]}.recording")
+        assert replayed.difference is None, "a recording shows how a server has joined"
+        assert replayed.lives == lives
     events = [getattr(record, "event", "") for record in caplog.records]
-    assert events.count("joined") == 3
+    assert events.count("joined") == 2
     reports = [record.getMessage() for record in caplog.records if getattr(record, "event", "") == "join-disagreement"]
     assert len(reports) == 1
     assert NAMES[LIAR] in reports[0]
-    assert NAMES[3] in reports[0]
+    assert NAMES[AWAY] in reports[0]
