@@ -70,10 +70,12 @@ def make_live(
     population: int = 20_000,
     window: int = 100,
     every_slot: bool = False,
+    relay: int | None = None,
 ) -> LiveNetwork:
     """Keys, network.toml and a node.toml for every server; slot 0 opened at the last full second.
 
     every_slot  a fixed interval of 1 slot (DPCrowdW) instead of an adaptive scheme: each slot is paid for
+    relay       relay with this many samples per window, instead
     """
     keys = make_trial(folder / "keys", names, datetime.now(UTC), days=2)
     ports = free_ports(2 * len(names))
@@ -89,8 +91,9 @@ def make_live(
         population=population,
         regions=places,
         length=window,
-        scheme="dpcrowd-w" if every_slot else "dpcrowd-plus",
+        scheme="relay" if relay else "dpcrowd-w" if every_slot else "dpcrowd-plus",
         interval=1 if every_slot else None,
+        samples=relay,
         keys={name: key_of_certificate(keys[name].certificate.read_bytes()) for name in names},
         endpoints=endpoints,
     )
@@ -111,6 +114,7 @@ def make_live(
             transport=endpoints[name],
             http=f"{_HOST}:{port}",
             checkin=[token_hash(TOKEN)],
+            admin=[token_hash(TOKEN)],
             read="open",
         )
         node.config.write_text(f"{text}\n[ingest]\ncapacity = 20000000\n", encoding="utf-8")

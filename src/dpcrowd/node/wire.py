@@ -15,8 +15,8 @@ revision that is over nor the number that the server had in it. It is the key, w
 
 Format 1 carries one record, of the sender, as information vectors, with the sender's prior. Format 2 is that of
 networks whose servers pass records on (`wire_records`): records hold integers and there is no prior. Its first round is
-the message of a slot; later rounds, in the same envelope, forward records of others. Each network has one format, so
-the bytes of format 1 stay what they were.
+the message of a slot; later rounds, in the same envelope, forward records of others, or ask for and send the state of
+a server whose neighbour joins late. Each network has one format, so the bytes of format 1 stay what they were.
 
 A message without a record is the heartbeat: under 200 bytes, and nobody waits for a silent server. Only what proves
 something to a neighbour that seems to have lost it, or was not heard of in the last slot, comes on top.
@@ -146,6 +146,8 @@ class Body(_Head, array_like=True, frozen=True):
              echoes was heard by then; since 0.2
     relayed  records of format 2: the own one of the slot, or, in later rounds, those that are passed on
     equivocations  proofs that are passed on, of format 2
+    asks     whether the sender asks for the receiver's finalised state, of format 2 (`machine.join`)
+    state    the sender's finalised state after the message's slot, which the receiver has asked for, of format 2
     """
 
     heard: dict[int, CounterEcho]
@@ -158,6 +160,8 @@ class Body(_Head, array_like=True, frozen=True):
     after: bool = False
     relayed: tuple[SignedRecord, ...] = ()
     equivocations: tuple[Equivocation, ...] = ()
+    asks: bool = False
+    state: bytes = b""
 
 
 def _without_head(body: type[Body]) -> Any:
@@ -372,7 +376,7 @@ def _check_body(body: Body, who: str, relays: bool) -> None:
         raise MessageRefused("version", text)
     if relays != bool(body.version > FORMAT_1):
         text = f"{who} speaks format {body.version}; this network has format {VERSION if relays else FORMAT_1}."
-        if relays or body.relayed or body.equivocations:
+        if relays or body.relayed or body.equivocations or body.asks or body.state:
             raise MessageRefused("version", text)
     if not 0 <= body.slot <= _MOST_SLOTS:
         raise MessageRefused("wrong-slot", f"{who} sent slot {body.slot}; allowed: 0 to {_MOST_SLOTS}.")

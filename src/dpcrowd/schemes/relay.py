@@ -42,6 +42,7 @@ from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
 from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
 from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, skip_slots
+from dpcrowd.schemes.relay_join import FinalisedState, begin_from
 from dpcrowd.schemes.relay_state import GIVEN_UP, RelayState, start_state
 
 __all__ = ["AUDIENCE_OF_RECORDS", "Relay", "RelayState", "schedule_offsets"]
@@ -266,12 +267,17 @@ class Relay(Scheme):
         """
         mailbox, setting, slot = state.mailbox, state.setting, plan.slot
         assert mailbox is not None
-        guarantee, samples = setting.need_guarantee(), self.samples_in(setting)
-        oldest = slot
         if reading.charge.any():
             mailbox.put_own(slot, int(reading.charge.max()))
             own = ungrouped(setting.regions)[None]
             self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy, own)
+        return np.array([self._accept(state, slot, messages)])
+
+    def _accept(self, state: RelayState, slot: int, messages: RecordMessages) -> int:
+        """Put records that have arrived by a slot into the table; return the oldest slot that has changed."""
+        mailbox, setting = state.mailbox, state.setting
+        assert mailbox is not None
+        guarantee, samples, oldest = setting.need_guarantee(), self.samples_in(setting), slot
         for number, of in zip(messages.origin[messages.nano == 0], messages.slot[messages.nano == 0], strict=True):
             if mailbox.cancel(int(number), int(of), slot):
                 state.noisy[of % self.lag, number], state.var[of % self.lag, number] = 0.0, 0.0
@@ -281,7 +287,39 @@ class Relay(Scheme):
             slots, origins, groups = messages.slot[accepted], messages.origin[accepted], messages.groups[accepted]
             self._write(state, slots, origins, messages.nano[accepted], messages.noisy[accepted], groups)
             oldest = min(oldest, int(slots.min()))
-        return np.array([oldest])
+        return oldest
+
+    def join(
+        self, state: RelayState, fresh: RelayState, finalised: FinalisedState, records: RecordMessages | None
+    ) -> RelayState:
+        """Return the state with which a server continues from a neighbour's finalised state and the records after it.
+
+        state    of the server until now: its schedule and its ledger stay its own
+        fresh    its state before the first slot
+        records  of the slots after the finalised one, of all servers; its own among them
+        """
+        slot, mailbox = int(finalised.slot), fresh.mailbox
+        assert mailbox is not None and state.mailbox is not None
+        finalised.check(self.samples_in(state.setting), state.setting.need_guarantee().length)
+        fresh.ledger = state.ledger
+        fresh.shift, fresh.waiting = self._moved(state, slot + 1)
+        for name in ("late", "unknown", "refused"):
+            setattr(mailbox, name, getattr(state.mailbox, name).copy())
+        first = begin_from(finalised, fresh)
+        if records is not None:
+            own = (records.origin == mailbox.number) & (records.nano > 0)
+            own &= (records.slot >= first) & (records.slot <= slot)
+            for of, nano in zip(records.slot[own], records.nano[own], strict=True):
+                mailbox.put_own(int(of), int(nano))
+            own_slots, origins = records.slot[own], records.origin[own]
+            self._write(fresh, own_slots, origins, records.nano[own], records.noisy[own], records.groups[own])
+            self._accept(fresh, slot, records)
+        with np.errstate(all="ignore"):
+            end_slot(fresh, slot, np.array([first]), self.guard, "numpy")
+        variance = fresh.mean_var if state.setting.form == "diagonal" else diagonal(fresh.mean_var)
+        if not np.isfinite(fresh.mean).all() or not (variance >= 0.0).all():
+            raise BadInput("a finalised state with which the filter has no estimate.")
+        return fresh
 
     def _write(self, state: RelayState, slots: Ints, origins: Ints, nano: Ints, noisy: Floats, groups: Ints) -> None:
         setting = state.setting

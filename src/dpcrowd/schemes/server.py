@@ -12,6 +12,8 @@ same under another setting: other regions, another share.
 A live server spends from an account that outlives it (`privacy.account_ledger`): it gets a fresh one before every slot,
 and its state contains none of it. So it can continue in a new horizon (`begin_horizon`), and return to earlier slots
 after a clock that was ahead has been corrected (`begin_again`); the account ensures that none is drawn a second time.
+
+A server whose scheme passes records on, and that has none from before, takes a neighbour's word (`join`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +38,15 @@ from dpcrowd.schemes.base import Peers, Plan, Reading, Release, Scheme, Setting,
 from dpcrowd.schemes.history import recent_posteriors
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
-from dpcrowd.schemes.records import Mailbox, Obstacle
+from dpcrowd.schemes.records import Mailbox, Obstacle, RecordMessages
 from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_join import FinalisedState, can_be_joined, finalised_state, read_finalised
 from dpcrowd.schemes.relay_state import RelayState, back_in_time, servers_per_run, with_fresh_schedule
 from dpcrowd.schemes.relay_transfer import transfer_relay
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, check_transfer, estimates_only, measured, silent_on, transfer, without_prior
 
-__all__ = ["Server", "ServerHistory", "saved_slot"]
+__all__ = ["Joined", "Server", "ServerHistory", "saved_slot"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,14 @@ class ServerHistory:
     variance: Floats
     low: Floats
     high: Floats
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Whose word the estimate of a server began with: names of its neighbours, and the slot of their state."""
+
+    sources: tuple[str, ...]
+    slot: int
 
 
 class Server:
@@ -114,6 +126,7 @@ class Server:
         self._slot = -1
         self._pending: tuple[Plan, Reading] | None = None
         self._blank = np.zeros(setting.regions, dtype=np.bool_)  # new regions of a matrix form; see `take_over`
+        self._joined: Joined | None = None
 
     @property
     def slot(self) -> int:
@@ -358,6 +371,58 @@ class Server:
         scheme, state = self._relay()
         return [int(number) for number in np.flatnonzero(scheme.suspects(state)[0])]
 
+    # --------------------------------------------------------------------------------------------------- late join
+
+    @property
+    def joined(self) -> Joined | None:
+        """Whose word its estimate began with; None: nobody's."""
+        return self._joined
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether a neighbour can begin with its finalised state."""
+        return can_be_joined(self._relay()[1])
+
+    def finalised_state(self) -> bytes:
+        """Return what follows from final records after the last release, for a neighbour that joins (`relay_join`).
+
+        All of it follows from records that were sent to the network. It has the same size at all servers.
+        """
+        return finalised_state(self._relay()[1]).to_bytes()
+
+    def read_finalised(self, finalised: bytes) -> FinalisedState:
+        """Return a neighbour's finalised state, checked; `BadInput` says what is wrong with it. Nothing changes."""
+        scheme, state = self._relay()
+        checked = read_finalised(finalised, state)
+        checked.check(scheme.samples_in(self.setting), self.setting.need_guarantee().length)
+        return checked
+
+    def join(
+        self, finalised: FinalisedState, records: RecordMessages | None = None, sources: Sequence[str] = ()
+    ) -> None:
+        """Continue after the slot of a neighbour's finalised state, with it and the records after it.
+
+        From then on it releases the same bits as that neighbour, if it has the same records. Its schedule and what it
+        has spent stay its own. `BadInput` refuses a state with which there is no estimate; nothing has changed then.
+
+        records  of the last L slots up to that slot, of all servers, its own among them
+        sources  names of the neighbours that have sent this state
+        """
+        if self._pending is not None:
+            raise BadInput(f"slot {self._slot} is still open: call hear() before joining.")
+        slot = int(finalised.slot)
+        if slot < self._slot:
+            raise BadInput(f"a finalised state of slot {slot}; this server has released slot {self._slot} already.")
+        scheme, state = self._relay()
+        fresh = self._run.start()
+        try:
+            self._state = scheme.join(state, fresh, finalised, records)
+        except np.linalg.LinAlgError:
+            raise BadInput("a finalised state with which the filter has no estimate.") from None
+        self._slot, self._joined = slot, Joined(tuple(sources), slot)
+        if self._ledger is not None:
+            self._ledger.go_to(slot)
+
     def _relay(self) -> tuple[Relay, RelayState]:
         if not isinstance(self.scheme, Relay):
             raise BadInput(f"scheme '{self.scheme.name}' keeps no records; take a scheme that does, such as relay.")
@@ -373,6 +438,10 @@ class Server:
         arrays["slot"] = np.array(self._slot)
         if self._blank.any():
             arrays["blank"] = self._blank
+        if self._joined is not None:
+            names = "\n".join(self._joined.sources).encode()
+            arrays["joined.sources"] = np.frombuffer(names, dtype=np.uint8)
+            arrays["joined.slot"] = np.array(self._joined.slot)
         if self._horizon is not None:
             arrays["horizon"] = np.array(self._horizon)
         if self._pending is not None:
@@ -404,6 +473,7 @@ class Server:
             horizon = arrays.get("horizon", arrays.get("state.ledger.first"))
             self._horizon = None if horizon is None else int(horizon)
         self._blank = arrays.get("blank", np.zeros(self.setting.regions, dtype=np.bool_))
+        self._joined = _saved_join(arrays)
         self._pending = None
         if any(name.startswith("plan.") for name in arrays):
             self._pending = unpack(Plan, arrays, "plan"), unpack(Reading, arrays, "reading")
@@ -434,7 +504,7 @@ class Server:
         else:
             runs = before._run, self._run
             self._state, self._blank = transfer(before._state, before._blank, *runs, places, before.slot)
-        self._slot, self._horizon = before.slot, before.horizon
+        self._slot, self._horizon, self._joined = before.slot, before.horizon, before.joined
         if self._ledger is not None:
             self._ledger.go_to(self._slot)
 
@@ -469,6 +539,13 @@ def saved_slot(saved: bytes) -> int:
     if "slot" not in arrays:
         raise BadInput("the saved state is not that of a server.")
     return int(arrays["slot"])
+
+
+def _saved_join(arrays: Mapping[str, NDArray[Any]]) -> Joined | None:
+    if "joined.slot" not in arrays:
+        return None
+    names = arrays["joined.sources"].tobytes().decode()
+    return Joined(tuple(names.split("\n")) if names else (), int(arrays["joined.slot"]))
 
 
 def _check_peers(peers: Peers | None, number: int, share: float) -> None:

@@ -215,7 +215,7 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
         dict[str, int],
         Meta(
             description="Number of messages that were sent to neighbours since the start: `data` with a sample of this "
-            "server, `heartbeat` without one, `forward` with records of others."
+            "server, `heartbeat` without one, `forward` with records of others, `join` when a server joins late."
         ),
     ] = {}
     joined_from: Annotated[

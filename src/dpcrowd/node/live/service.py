@@ -180,6 +180,7 @@ class NodeService:
             self.executor.refused_last,
             machine.records,
             self.executor.sent_by_kind,
+            machine.server.joined,
         )
 
     def topology(self) -> Topology:

@@ -16,6 +16,7 @@ from dpcrowd.node.machine.trust import Trust, distrust, needs_operator
 from dpcrowd.node.slots import SlotClock, rfc3339
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
+from dpcrowd.schemes.server import Joined
 
 __all__ = ["budget", "distrust", "needs_operator", "network_status", "opening"]
 
@@ -83,6 +84,7 @@ def network_status(
     refused_last: Mapping[tuple[str, str], int] | None = None,
     records: Records | None = None,
     sent: Mapping[SendKind, int] | None = None,
+    joined: Joined | None = None,
 ) -> NetworkStatus:
     """Return the state of a node and of its neighbours.
 
@@ -91,6 +93,7 @@ def network_status(
     refused_last  (name, reason) -> time of the last message that was refused
     records   of all servers; None: the scheme does not pass records on
     sent      kind -> number of messages that were sent
+    joined    whose word the estimate began with; None: nobody's
     """
     clock = network.clock()
     slot = clock.slot_of(now_ns)
@@ -133,6 +136,8 @@ def network_status(
         scheme=network.method.name,
         lag=None if records is None else records.terms.lag,
         servers=[] if records is None else [_server_status(records, name) for name in records.view.names],
+        joined_from=[] if joined is None else list(joined.sources),
+        joined_slot=None if joined is None else joined.slot,
         messages_sent={} if sent is None else {kind: sent.get(kind, 0) for kind in get_args(SendKind)},
     )
 

@@ -55,8 +55,8 @@ __all__ = [
 Unsampled = Literal["downtime", "feed", "limit", "ledger", "storage", "budget", "revision", "schedule"]
 """Why a sealed slot has no sample."""
 
-SendKind = Literal["heartbeat", "data", "forward"]
-"""What a message is sent for: to be heard of, to tell a sample, or to pass on records of others."""
+SendKind = Literal["heartbeat", "data", "forward", "join"]
+"""What a message is sent for: to be heard of, to tell a sample, to pass on records of others, or for a late join."""
 
 
 @dataclass(frozen=True)

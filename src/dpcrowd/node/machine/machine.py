@@ -21,7 +21,8 @@ once to the neighbours that do not have it, together with what arrives within a 
 later records go with the next slot. A slot is released when all neighbours have sent their messages and the records of
 all servers that sample in it have arrived, or at the deadline. Nothing is forwarded between the seal and the own
 message, since counting takes its time then, and check-ins are forgotten after the deadline: the moment at which a
-record is passed on depends on other servers alone.
+record is passed on depends on other servers alone. Who has lost records that nobody keeps any more asks its neighbours
+for what has followed from them (`join`).
 
 The next revision of the network takes over between two slots: the exchange that is open is closed, what the revision
 promises is declared, and the server's estimates go on under it (`go_on`). If that fails, a full disk say, the revision
@@ -42,6 +43,7 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
 from dpcrowd.node.machine.instructions import Instruction, Report, Unsampled
+from dpcrowd.node.machine.join import Join
 from dpcrowd.node.machine.neighbours import (
     Early,
     Exchange,
@@ -132,6 +134,8 @@ class Machine:
     ) -> None:
         self.revision, self.following = revision, following
         self.records = None if revision.view.records is None else Records(revision.view, server, stored)
+        self._join = Join()
+        self._attended = server.slot  # the last slot in which a neighbour was heard, or in which the node started
         self._forward_planned = False
         self._forgettable: int | None = None  # the slot whose check-ins are forgotten after its deadline
         self.server = server
@@ -230,7 +234,11 @@ class Machine:
             case on.Started(at_ns):
                 following = self.view.next_seal(at_ns)
                 self.trust.start(self.server.slot, following)
-                return [do.Link(max(following, 0), required=True), *self._resume(at_ns)]
+                resumed = [do.Link(max(following, 0), required=True), *self._resume(at_ns)]
+                if self.records is not None:
+                    resumed += self._join.begin(self.server, self.server.slot, following - 1, self.view)
+                    self._attended = max(self.server.slot, following - 1)
+                return resumed
             case on.LossConfirmed(at_ns):
                 lost_at = self.trust.lost_at
                 if lost_at is None and not self.trust.nobody_remembers:
@@ -273,6 +281,8 @@ class Machine:
         self._newcomers.missed()
         self._early, self._last_payloads, self._before = Early(), {}, None
         self._memory.last.clear()
+        self._join.clear()
+        self._attended = looked_up.last
         if self.records is not None:
             self.records.clear()
         alone, text = len(self.view.names) == 1, looked_up.text
@@ -300,6 +310,7 @@ class Machine:
 
     def _revise_records(self) -> None:
         """Keep the records that there are, if the revision that has taken over passes records on, too."""
+        self._join.answers.clear()  # they are of the revision before
         if self.view.records is None:
             self.records = None
         elif self.records is None:
@@ -319,7 +330,12 @@ class Machine:
             case on.NeighbourUp(at_ns, neighbour, session) if session == self.session:
                 self.present.add(neighbour)
                 self._newcomers.waiting.add(neighbour)
-                return [*self._send_again(neighbour), *self._catch_up_with(neighbour), *self._tell_newcomers(at_ns)]
+                return [
+                    *self._send_again(neighbour),
+                    *self._catch_up_with(neighbour),
+                    *self._ask([neighbour], self.view.next_seal(at_ns) - 1),
+                    *self._tell_newcomers(at_ns),
+                ]
             case on.NeighbourDown(at_ns, neighbour, session) if session == self.session:
                 self.present.discard(neighbour)
                 self._newcomers.waiting.discard(neighbour)
@@ -393,8 +409,9 @@ class Machine:
         instructions: list[Instruction] = []
         if self._exchange is not None:  # its deadline has passed, and the timer is late
             # Its check-ins are forgotten with those of this slot, whose message must not wait for that.
-            instructions += [one for one in self._fuse() if not isinstance(one, do.ForgetCheckIns)]
+            instructions += [one for one in self._fuse(late=True) if not isinstance(one, do.ForgetCheckIns)]
         instructions += self._catch_up(slot)
+        instructions += self._join_before(slot)
         self._newcomers.sealed(slot)
         self._forgettable = None  # its check-ins are forgotten with those of this slot
         self._forward_planned = False  # a clock that was set back would keep it waiting
@@ -514,8 +531,11 @@ class Machine:
         )
         return encode(body, view.sign)
 
-    def _fuse(self) -> list[Instruction]:
-        """End the exchange: fuse what was heard, store the release, and publish it."""
+    def _fuse(self, *, late: bool = False) -> list[Instruction]:
+        """End the exchange: fuse what was heard, store the release, and publish it.
+
+        late  the next slot is sealed already, so that nothing may be sent that could wait
+        """
         exchange = self._exchange
         assert exchange is not None
         self._exchange, self._last_payloads = None, exchange.payloads
@@ -523,6 +543,7 @@ class Machine:
         if self.records is None:
             fused, unfit = exchange.fuse(self.server)
         else:
+            self._attended = exchange.slot if exchange.heard else self._attended
             self.records.end_slot(exchange.slot)
             fused, usable = fuse_records(self.server, self.records.messages())
         view, names = self.view, self.view.names
@@ -547,7 +568,8 @@ class Machine:
         forget = [do.ForgetCheckIns(exchange.slot)] if exchange.sent else []
         if self.records is not None and forget and exchange.expected:
             self._forgettable, forget = exchange.slot, []
-        return [*refusals, store, do.Publish(release), *map(_unproven, unproven), *forget]
+        joins = [*self._ask(self._near(), exchange.slot), *self._answer()] if exchange.sent and not late else []
+        return [*refusals, store, do.Publish(release), *map(_unproven, unproven), *joins, *forget]
 
     def _sent(self, at_ns: int, slot: int) -> list[Instruction]:
         """Note that the own message has left: fuse if all neighbours were heard, or forget a released slot."""
@@ -561,12 +583,14 @@ class Machine:
         if self._unsent != slot:
             return []
         self._unsent = None
-        return [do.ForgetCheckIns(slot)]
+        return [*self._answer(), do.ForgetCheckIns(slot)]
 
     # ------------------------------------------------------------------------------------------------- messages
 
     def _hear(self, at_ns: int, sender: str, payload: bytes) -> list[Instruction]:
         """Handle a message; release the slot in exchange if it was the last one that was waited for."""
+        if self.records is not None:
+            self.records.arrived.clear()
         instructions = self._hear_message(at_ns, sender, payload)
         if self.records is not None:
             if self._exchange is not None and self._exchange.awaited:
@@ -687,7 +711,14 @@ class Machine:
         assert number is not None
         if self.records.count_message(sender):
             raise MessageRefused("rate-limited", f"{sender} sends more than the schedule of all servers can explain.")
-        return self._take_records(sender, check_message(view, number, payload), following)
+        checked = check_message(view, number, payload)
+        instructions = self._take_records(sender, checked, following)
+        if checked.body.state and view is self.view:
+            self._join.take_answer(sender, slot, checked.body.state)
+        if checked.body.asks:
+            self._join.hear_request(sender)
+            instructions += self._answer()
+        return instructions
 
     def _take_records(self, sender: str, checked: CheckedMessage, following: int) -> list[Instruction]:
         """Take the records of a message that was checked."""
@@ -739,6 +770,42 @@ class Machine:
             instructions.append(do.Send(slot, encode(body, view.sign), part.to, kind="forward"))
         return instructions
 
+    # --------------------------------------------------------------------------------------------------- late join
+
+    def _join_before(self, slot: int) -> list[Instruction]:
+        """Begin with neighbours' word before a slot is sealed, if this node has lost records and they have answered."""
+        if self.records is None:
+            return []
+        joined, instructions = self._join.decide(self.server, self.view, slot, self.records.all_messages())
+        if joined:
+            self.records.join(self.server)
+        elif self.server.slot >= 0 and self.view.links(slot):  # a process that stood still, or was cut off for long
+            attended = min(self._attended, self.server.slot)
+            instructions += self._join.begin(self.server, attended, slot - 1, self.view)
+        return instructions
+
+    def _ask(self, neighbours: Sequence[str], slot: int) -> list[Instruction]:
+        """Ask neighbours for their finalised state after a slot, if this node has lost records."""
+        if self.records is None or slot < 0 or (self._exchange is not None and not self._exchange.sent):
+            return []
+        asked = self._join.to_ask([name for name in neighbours if name in self.present], slot)
+        head = VERSION, self.view.digest, self.view.me, slot, 3, self.trust.counter
+        payload = encode(Body(*head, heard={}, asks=True), self.view.sign) if asked else b""
+        return [do.Send(slot, payload, tuple(asked), kind="join")] if asked else []
+
+    def _answer(self) -> list[Instruction]:
+        """Send the finalised state, after the records that they lack, to neighbours that have asked for it."""
+        if self.records is None or self._exchange is not None or self._unsent is not None:
+            return []
+        answered = self._join.to_answer(self._near(), self.server, self.view)
+        if not answered:
+            return []
+        slot, view = self.server.slot, self.view
+        head = VERSION, view.digest, view.me, slot, 3, self.trust.counter
+        payload = encode(Body(*head, heard={}, state=self.server.finalised_state()), view.sign)
+        records = self._send_records(answered, to_all=False)
+        return [*records, do.Send(slot, payload, tuple(answered), kind="join")]
+
     def _send_again(self, neighbour: str) -> list[Instruction]:
         """Send the own message once more to a neighbour that came up inside the exchange."""
         exchange, number = self._exchange, self.view.number(neighbour)
@@ -788,7 +855,9 @@ class Machine:
 
     def _without_unsaved(self, instruction: Instruction) -> Instruction:
         """Return the same, but a message of the last slot echoes only what is on disk: the rest could not be stored."""
-        if not isinstance(instruction, do.Send) or instruction.slot != self._own[0] or instruction.kind == "forward":
+        if not isinstance(instruction, do.Send) or instruction.slot != self._own[0]:
+            return instruction
+        if instruction.kind in ("forward", "join"):
             return instruction
         payload = self._own_payload()
         if self._exchange is not None:

@@ -99,6 +99,7 @@ class Outgoing(NamedTuple):
 
 
 _Item = tuple[Literal["record", "proof"], Key]
+_Row = tuple[int, int, int, int, Floats]  # slot, origin, nano-epsilon, hops and values of a record
 
 
 class Records:
@@ -116,6 +117,7 @@ class Records:
     refused              how many were refused, by the name of who is at fault and the reason
     equivocators         by name: the last slot for which an origin has signed different records
     suspects             by name: the slot since which an origin's records count less, because they disagree with others
+    arrived              slots of the records that the last message has brought
     schedules            who samples when, and who is missing
     """
 
@@ -128,6 +130,7 @@ class Records:
         self._fused: list[_Held | _Proof] = []  # what the filter was given last
         self._checks: Counter[str] = Counter()
         self._fresh: dict[_Item, None] = {}  # what has arrived since everything was passed on
+        self._adopted: dict[Key, _Held] = {}  # own records of an earlier run, which others have
         self._behind: set[str] = set()  # neighbours that get everything: their links have come up
         self._unstored: dict[_Item, None] = {}
         self._storing: dict[_Item, None] = {}
@@ -135,6 +138,7 @@ class Records:
         self.late_by: Counter[tuple[str, str]] = Counter()
         self.forwarded_to: Counter[str] = Counter()
         self.suspects: dict[str, int] = {}
+        self.arrived: list[int] = []
         self._released: tuple[int, int] | None = None  # the first and the last slot that this run has released
         self.refused: Counter[tuple[str, str]] = Counter()
         self.equivocators: dict[str, int] = {}
@@ -258,6 +262,7 @@ class Records:
         self._released = None
         self.suspects.clear()
         self._held.clear()
+        self._adopted.clear()
         self._proofs.clear()
         self._known.clear()
         self._waiting.clear()
@@ -273,6 +278,7 @@ class Records:
         self._checks.clear()
         first = slot - self.terms.lag + 1
         self._held = {key: held for key, held in self._held.items() if key.slot >= first}
+        self._adopted = {key: held for key, held in self._adopted.items() if key.slot >= first}
         self._proofs = {key: proof for key, proof in self._proofs.items() if key.slot >= first}
         self._unstored = {item: None for item in self._unstored if item[1].slot >= first}
         self._fresh = {item: None for item in self._fresh if item[1].slot >= first}
@@ -317,7 +323,7 @@ class Records:
 
     def messages(self) -> RecordMessages | None:
         """Return what the filter has not been given yet, in the order of slots and origins; None: nothing."""
-        rows: list[tuple[int, int, int, int, Floats]] = []
+        rows: list[_Row] = []
         regions = len(self.view.regions)
         every: list[_Held | _Proof] = [*self._proofs.values(), *self._held.values()]
         self._fused = [one for one in every if not one.fused]
@@ -332,11 +338,25 @@ class Records:
                 rows.append((key.slot, number, held.record.nano, held.record.hops, held.noisy))
             held.fused = True
         self._waiting.clear()
-        if not rows:
-            return None
-        rows.sort(key=lambda row: row[:2])
-        slots, origins, nano, hops = (np.array([row[place] for row in rows], dtype=np.int64) for place in range(4))
-        return RecordMessages.of(origins, slots, nano, hops, np.stack([row[4] for row in rows]))
+        return _message_of(rows)
+
+    def all_messages(self) -> RecordMessages | None:
+        """Return everything that is kept for a filter that has nothing, own records of earlier runs among it."""
+        rows: list[_Row] = []
+        regions = len(self.view.regions)
+        for key in self._proofs:
+            if (number := self.view.number(key.origin)) is not None:
+                rows.append((key.slot, number, 0, 1, np.zeros(regions)))
+        for key, held in (self._adopted | self._held).items():
+            number = self.view.number(key.origin)
+            if number is not None and len(held.noisy) == regions:
+                rows.append((key.slot, number, held.record.nano, max(held.record.hops, 1), held.noisy))
+        return _message_of(rows)
+
+    def join(self, server: Server) -> None:
+        """Note that the server has joined: its filter has everything that is kept and not final."""
+        self._held = {key: held for key, held in self._held.items() if key.slot > server.slot - self.terms.lag}
+        self._compare_with(server)
 
     def undo_fusion(self) -> None:
         """Note that the server has returned to its state before it was given records for the last time."""
@@ -442,6 +462,8 @@ class Records:
         if obstacle is None and not self._is_plausible(values):
             text = f"{key.origin} has signed a record of far more people than there are."
             return [self._refuse(now, key.origin, "absurd", text)]
+        if obstacle is None and key.origin == self.me:
+            self._adopted.setdefault(key, _Held(record, values.noisy))
         if obstacle is not None or key.origin == self.me:
             return self._object(sender, key, obstacle, now)
         self._held[key] = _Held(record, values.noisy)
@@ -450,6 +472,7 @@ class Records:
         self._known_by(sender).add(("record", key))
         self.schedules.hear(number, key.slot)
         self.received_by[sender, key.origin] += 1
+        self.arrived.append(key.slot)
         return []
 
     def _object(self, sender: str, key: Key, obstacle: Obstacle | None, now: int) -> list[Instruction]:
@@ -624,6 +647,15 @@ class Records:
     def _stored_form(self, kind: Literal["record", "proof"], key: Key) -> StoredRecord:
         content = self._held[key].record if kind == "record" else self._proofs[key].proof
         return StoredRecord(key.slot, key.origin, kind, pack(content))
+
+
+def _message_of(rows: list[_Row]) -> RecordMessages | None:
+    """Return records as the filter takes them, in the order of slots and origins; None: there are none."""
+    if not rows:
+        return None
+    rows.sort(key=lambda row: row[:2])
+    slots, origins, nano, hops = (np.array([row[place] for row in rows], dtype=np.int64) for place in range(4))
+    return RecordMessages.of(origins, slots, nano, hops, np.stack([row[4] for row in rows]))
 
 
 def _sent(record: SignedRecord) -> SignedRecord:

@@ -129,8 +129,8 @@ MESSAGES_SENT = Family(
 MESSAGES_BY_KIND = Family(
     "dpcrowd_messages_sent_by_kind_total",
     "counter",
-    "Number of those messages by kind: with a sample of this server (data), without one (heartbeat), or with records "
-    "of others (forward).",
+    "Number of those messages by kind: with a sample of this server (data), without one (heartbeat), with records of "
+    "others (forward), or about the state with which a server joins late (join).",
     labels=("kind",),
     known=get_args(SendKind),
 )
@@ -174,6 +174,20 @@ RECORDS_REFUSED = Family(
     "Number of records that were refused, by reason; /v1/network says which server is at fault.",
     labels=("reason",),
     known=RECORD_REASONS,
+)
+RECORD_DELAY = Family(
+    "dpcrowd_record_delay_seconds",
+    "histogram",
+    "Seconds from send_offset after the seal of a record's slot, a public moment, to the record's arrival, if that is "
+    "before the next seal.",
+    bounds=(0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
+    audience="operator",
+)
+JOINED_SLOT = Family(
+    "dpcrowd_joined_slot",
+    "gauge",
+    "Slot of the neighbour's state with which the estimate of this server began; absent: it began with nobody's.",
+    labels=("neighbour",),
 )
 SERVER_MISSING = Family(
     "dpcrowd_server_missing",
@@ -317,6 +331,8 @@ FAMILIES = (
     RECORDS_FORWARDED,
     RECORDS_LATE,
     RECORDS_REFUSED,
+    RECORD_DELAY,
+    JOINED_SLOT,
     SERVER_MISSING,
     SERVER_SUSPECTED,
     SERVER_EQUIVOCATES,

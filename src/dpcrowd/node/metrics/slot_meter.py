@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.machine import NetworkView
@@ -36,6 +36,7 @@ COUNTED = (
     families.RELEASE_DELAY,
     families.EXCHANGES,
     families.MESSAGE_DELAY,
+    families.RECORD_DELAY,
     families.CLOCK_JUMPS,
     families.STOOD_STILL,
     families.STORAGE_FAILURES,
@@ -105,6 +106,12 @@ class SlotMeter:
         if slot not in waiting and len(waiting) < _MOST_WAITING:
             waiting[slot] = at_ns
             self._delays.setdefault(sender, deque(maxlen=_LAST)).append(at_ns - view.sends(slot))
+
+    def records_arrived(self, slots: Iterable[int], at_ns: int, view: NetworkView) -> None:
+        """Measure the delay of records that were accepted, by their slots; those of earlier slots are not measured."""
+        for slot in slots:
+            if at_ns < view.seals(slot + 1):
+                self.registry.observe(families.RECORD_DELAY, max(at_ns - view.sends(slot), 0) / _SECOND)
 
     def _observe_delay(self, name: str, slot: int, view: NetworkView) -> None:
         at_ns = self._arrivals.get(name, {}).get(slot)

@@ -55,6 +55,9 @@ def _set_records(registry: Registry, status: NetworkStatus) -> None:
         registry.set(families.RECORDS_RECEIVED, neighbour.records_received, neighbour=neighbour.name)
         registry.set(families.RECORDS_FORWARDED, neighbour.records_forwarded, neighbour=neighbour.name)
         registry.set(families.RECORDS_LATE, neighbour.records_late, neighbour=neighbour.name)
+    for name in status.joined_from:
+        assert status.joined_slot is not None
+        registry.set(families.JOINED_SLOT, status.joined_slot, neighbour=name)
     refused: Counter[str] = Counter()
     for server in status.servers:
         refused.update(server.records_refused)

@@ -64,7 +64,7 @@ def test_all_servers_and_messages_are_told(files: Path) -> None:
             assert brought == sum(server.records for server in status.servers)
             assert all(one.records_forwarded > 0 and one.records_late == 0 for one in status.neighbours)
             sent = status.messages_sent
-            assert sent.keys() == {"heartbeat", "data", "forward"}
+            assert sent.keys() == {"heartbeat", "data", "forward", "join"}
             assert sent["data"] == 2 * len(world.spent["a"])
             assert sent["heartbeat"] > 0 and sent["forward"] > 0  # noqa: PT018
             metrics = metrics_in(await world.runs["a"].live.metrics())

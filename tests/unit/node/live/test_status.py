@@ -26,6 +26,7 @@ from dpcrowd.node.metrics.state import set_network
 from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import StorageError
 from dpcrowd.node.storage import lock as locks
+from dpcrowd.schemes.server import Joined
 from node_support_config import changed, network_of, tables
 from node_support_doctor import change
 from node_support_relay import facts_of, make_network
@@ -206,7 +207,7 @@ def test_what_records_show_of_servers_is_told() -> None:
     assert refused == {"c": {"bad-signature": 1}, "d": {"above-account": 2}}
     assert [one.suspected_since for one in status.servers] == [None, None, None, 12, None]
     assert [one.equivocation for one in status.servers] == [None, None, None, None, 17]
-    assert status.messages_sent == {"heartbeat": 20, "data": 4, "forward": 0}
+    assert status.messages_sent == {"heartbeat": 20, "data": 4, "forward": 0, "join": 0}
     assert status.lag == 5
 
 
@@ -216,11 +217,14 @@ def test_metrics_of_records_are_those_of_the_status() -> None:
     records.refused.update({("d", "bad-signature"): 2, ("c", "bad-signature"): 1})
     records.equivocators["e"], records.suspects["d"] = 17, 12
     network = network_of(tables(5))
-    status = network_status(network, "b", set(), {}, Counter(), {}, network.clock().opens(30), records=records)
+    now, joined = network.clock().opens(30), Joined(("a", "c"), 17)
+    status = network_status(network, "b", set(), {}, Counter(), {}, now, records=records, joined=joined)
+    assert (status.joined_from, status.joined_slot) == (["a", "c"], 17)
     registry = Registry()
     set_network(registry, status, {})
     lines = render_all([registry], "reader").splitlines()
     assert 'dpcrowd_records_refused_total{reason="bad-signature"} 3' in lines
+    assert 'dpcrowd_joined_slot{neighbour="c"} 17' in lines
     for name, family, value in [
         ("d", "suspected", 1),
         ("e", "suspected", 0),

@@ -1,0 +1,206 @@
+"""Late join: a node that has lost the network's past takes it from its neighbours, and gives it to theirs.
+
+A node that begins later than its network, or was away or cut off for L slots or more, has lost records that nobody
+keeps any more. It asks its neighbours for their finalised state (`schemes.relay_join`), which follows from those
+records:
+
+    when a link comes up, and after the release of every slot     a request, at most one per neighbour and slot
+    a neighbour, when its own exchange is over                    what the asking node lacks of the last records, and
+                                                                  its state after the slot that it has released last
+    before the next slot is sealed                                the asking node compares what has arrived, and joins
+
+A state of slot t is used when slot t + 1 is sealed, and not later: the records after it would be gone. So there is time
+for all neighbours to answer, and no release is delayed. A node that has not joined yet releases what it knows.
+
+It is the neighbours' word. A state is checked number by number, and against the population. Where several answer, more
+than half of them must agree within their intervals, and the state that most of them have sent, bit for bit, is taken
+(`most_trusted`). If there is no majority the node takes none, names them, and goes on with what it knows itself.
+Whether the node may sample is not affected by any of this: its ledger is another matter (`trust`).
+
+A node answers each neighbour at most once per slot and a few times in L slots, and not while it asks itself. What it
+sends follows from records that all servers have been sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.machine.instructions import Instruction, RefuseMessage, Report
+from dpcrowd.node.machine.revision import NetworkView
+from dpcrowd.node.wire import DEVIATIONS, TIMES_POPULATION
+from dpcrowd.schemes.records import RecordMessages
+from dpcrowd.schemes.relay_join import FinalisedState, most_trusted
+from dpcrowd.schemes.server import Server
+
+__all__ = ["Join", "fits"]
+
+_MOST_ANSWERS = 4  # to one neighbour in L slots
+_BESIDES = 1024  # bytes of a message besides the state
+
+
+@dataclass
+class Join:
+    """What a node asks of its neighbours, and what they have asked of it.
+
+    asks      whether the node has lost the network's past and hopes for somebody's word
+    answers   by name: the slot of a neighbour's state, and the state, unchecked; of each the last one
+    """
+
+    asks: bool = False
+    answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    _tries: int = 0
+    _too_large: bool = False
+    _asked: dict[str, int] = field(default_factory=dict)
+    _refused: set[str] = field(default_factory=set)
+    _waiting: set[str] = field(default_factory=set)
+    _answered: dict[str, list[int]] = field(default_factory=dict)
+
+    # -------------------------------------------------------------------------------------------------------- asking
+
+    def begin(self, server: Server, attended: int, now: int, view: NetworkView) -> list[Instruction]:
+        """Ask from now on, if records are lost.
+
+        attended  the last slot whose records could reach this node
+        now       the last slot that is over
+        """
+        assert view.records is not None
+        if self.asks or self._too_large or now - attended < view.records.lag:
+            return []
+        if not fits(server, view):
+            self._too_large = True
+            text = (
+                "this node lacks records of earlier slots, and the state that follows from them is too large for a "
+                "message: it goes on with what it knows itself."
+            )
+            return [Report("join-none", text)]
+        self.asks, self._tries = True, 2 * view.records.lag + 2
+        return []
+
+    def to_ask(self, names: Iterable[str], slot: int) -> list[str]:
+        """Return whom to ask after a slot; from now on they are asked."""
+        if not self.asks:
+            return []
+        asked = [name for name in names if name not in self._refused and self._asked.get(name, -1) < slot]
+        self._tries -= bool(asked) and slot > max(self._asked.values(), default=-1)
+        self._asked |= dict.fromkeys(asked, slot)
+        return asked
+
+    def take_answer(self, name: str, slot: int, state: bytes) -> None:
+        """Keep the state that a neighbour has sent, if it was asked; it is checked before it is used."""
+        if self.asks and name in self._asked:
+            self.answers[name] = slot, state
+
+    def decide(
+        self, server: Server, view: NetworkView, slot: int, records: RecordMessages | None
+    ) -> tuple[bool, list[Instruction]]:
+        """Join before a slot is sealed, if there are answers; return whether that was done, and what is said of it.
+
+        records  all of the last L slots that have arrived
+        """
+        if not self.asks:
+            return False, []
+        states: dict[str, FinalisedState] = {}
+        instructions: list[Instruction] = []
+        for name, (of, payload) in sorted(self.answers.items()):
+            if of == slot - 1 and view.number(name) is not None:
+                try:
+                    states[name] = _plausible(server.read_finalised(payload), view)
+                except BadInput as error:
+                    instructions.append(RefuseMessage(slot - 1, name, "absurd", f"{name} sent {error}"))
+                    self._refused.add(name)
+        self.answers.clear()
+        if states:
+            return self._choose(server, states, records, instructions)
+        if self._tries <= 0:
+            text = (
+                "no neighbour has sent what follows from earlier records: this node goes on with what it knows itself."
+            )
+            instructions.append(Report("join-none", text))
+            self._end()
+        return False, instructions
+
+    def _choose(
+        self,
+        server: Server,
+        states: dict[str, FinalisedState],
+        records: RecordMessages | None,
+        instructions: list[Instruction],
+    ) -> tuple[bool, list[Instruction]]:
+        taken, others = most_trusted(states)
+        self._end()
+        if not taken:
+            text = (
+                f"the states of {_listed(others)} contradict each other: this node takes none of them, and "
+                "goes on with what it knows itself. Compare what these servers release, and ask their operators."
+            )
+            return False, [*instructions, Report("join-disagreement", text, grave=True)]
+        if others:
+            text = f"{_listed(others)} sent a state that contradicts that of {_listed(taken)}, which most confirm."
+            instructions.append(Report("join-disagreement", text, grave=True))
+        state = states[taken[0]]
+        try:
+            server.join(state, records, taken)
+        except BadInput as error:
+            refused = [RefuseMessage(int(state.slot), name, "absurd", f"{name} sent {error}") for name in taken]
+            return False, [*instructions, *refused]
+        text = (
+            f"the estimate begins with what {_listed(taken)} knew after slot {int(state.slot)}: it is their word, and "
+            "the signed records of the last slots."
+        )
+        return True, [*instructions, Report("joined", text)]
+
+    def _end(self) -> None:
+        self.asks = False
+        self.answers.clear()
+        self._asked.clear()
+        self._refused.clear()
+
+    def clear(self) -> None:
+        """Forget everything: slots begin again, or another revision has taken over."""
+        self._end()
+        self._waiting.clear()
+        self._answered.clear()
+
+    # ----------------------------------------------------------------------------------------------------- answering
+
+    def hear_request(self, name: str) -> None:
+        """Note that a neighbour asks for this node's state."""
+        self._waiting.add(name)
+
+    def to_answer(self, near: Collection[str], server: Server, view: NetworkView) -> list[str]:
+        """Return who is sent the state after the slot that was released last; from now on they have their answer."""
+        assert view.records is not None
+        slot, lag = server.slot, view.records.lag
+        names = [name for name in near if name in self._waiting]
+        self._waiting.clear()
+        if self.asks or not names or not server.can_be_joined or not fits(server, view):
+            return []
+        answered = []
+        for name in names:
+            before = [one for one in self._answered.get(name, ()) if slot - lag < one <= slot]
+            if slot not in before and len(before) < _MOST_ANSWERS:
+                self._answered[name] = [*before, slot]
+                answered.append(name)
+        return answered
+
+
+def fits(server: Server, view: NetworkView) -> bool:
+    """Whether a finalised state fits into one message; it has the same size at all servers."""
+    return len(server.finalised_state()) + _BESIDES <= view.most_bytes
+
+
+def _plausible(state: FinalisedState, view: NetworkView) -> FinalisedState:
+    """Return a state that could be an estimate of so many people."""
+    if view.population is not None:
+        most = TIMES_POPULATION * view.population + DEVIATIONS * view.coarsest
+        if state.largest() > most:
+            raise BadInput(f"a finalised state of up to {state.largest():.0f} people; allowed: {most:.0f}.")
+    return state
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names as they are listed in a sentence."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

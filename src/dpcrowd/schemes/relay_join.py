@@ -1,0 +1,303 @@
+"""The finalised state of a relay server: what a server that has no records from before takes from a neighbour.
+
+A relay server estimates from the records of the last L slots, and from what all earlier records have led to. Nobody has
+those earlier records any more. So a server that begins later than its network, or was away for L slots or more, takes a
+neighbour's state at the start of the lag, and the signed records after it from anybody. From then on it releases the
+same bits as its neighbours, since everything in this state is a function of final records:
+
+    base      the posterior of slot t - L, the last one that is final: mean, variance, and what the guard remembers;
+              of filters that learn also their beliefs
+    level     of each slot after it, the finalised state that was expected for it, behind a binomial variance
+    scores    of the origins, and the penalties with which each slot after it began
+    shares    of the origins in each slot after it, and their accounts (`Mailbox.paid_until`, `Mailbox.since`)
+
+Nothing in it belongs to the sender alone: neither its schedule nor its ledger nor its number.
+
+It is the neighbour's word and is checked as such (`FinalisedState.check`): shapes, finite numbers, variances above 0,
+symmetric and positive covariances, and accounts that the public schedule can explain. Where several neighbours send
+theirs, `most_trusted` says which is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.errors import BadInput
+from dpcrowd.filters.origins import SUSPECT
+from dpcrowd.schemes.base import half_width
+from dpcrowd.schemes.relay_state import RelayState
+from dpcrowd.schemes.snapshot import from_bytes, to_bytes
+
+__all__ = ["FinalisedState", "begin_from", "can_be_joined", "finalised_state", "most_trusted", "read_finalised"]
+
+_LARGEST = 2.0**53
+_MOST_SCORE, _MOST_PENALTY = 100.0, 1e4
+_ASYMMETRY = 1e-9  # of a covariance, in units of its largest number: rounding
+
+
+@dataclass(frozen=True, eq=False)
+class FinalisedState:
+    """What follows from the final records of a network, when a slot has been released; slot s at place s mod L.
+
+    slot            () t, the last slot that the sender has released
+    since           () the first slot of the accounts; earlier records are too late
+    settled         () whether slots before `since` have no records of their own: each is what `base` says
+    base            (d,), (d,) or (d, d), (), (POOL,): the posterior of slot t - L, as in `RelayState`
+    shares          (L, origins)
+    paid_until      (origins,)
+    level           (L, d); level_var: (L, d), in matrix form (L,) whether it is known; None: the observation is
+                    "paper", which does not look at it
+    bank            (3, beliefs, d): means, variances and weights of the base's beliefs; None: the filters do not learn
+    score, usual    (origins,), (); penalty (L, origins), suspicious (L,); None: nothing is remembered of origins
+    """
+
+    slot: Ints
+    since: Ints
+    settled: Bools
+    base: Floats
+    base_var: Floats
+    base_known: Bools
+    base_recent: Floats
+    shares: Floats
+    paid_until: Ints
+    level: Floats | None
+    level_var: Floats | None
+    score: Floats | None
+    usual: Floats | None
+    penalty: Floats | None
+    suspicious: Bools | None
+    bank: Floats | None = None
+
+    def to_bytes(self) -> bytes:
+        """Return it as one block of bytes: the same for the same numbers."""
+        arrays = {one.name: getattr(self, one.name) for one in fields(self)}
+        return to_bytes({name: array for name, array in arrays.items() if array is not None})
+
+    @property
+    def variance(self) -> Floats:
+        """Variances of the base, (d,); infinite: nothing is known."""
+        if self.base_var.ndim == 1:
+            return self.base_var
+        return np.where(self.base_known, np.diagonal(self.base_var), np.inf)
+
+    def largest(self) -> float:
+        """Return the largest count, above or below 0, that it claims of any region of which it knows something."""
+        parts = [self.base[np.isfinite(self.variance)]]
+        if self.level is not None and self.level_var is not None:
+            known = np.isfinite(self.level_var) if self.level_var.ndim == 2 else self.level_var > 0.0
+            parts.append(self.level[known].ravel())
+        return float(np.abs(np.concatenate(parts)).max(initial=0.0))
+
+    def agrees_with(self, other: FinalisedState) -> bool:
+        """Whether two states of one slot can both be right: their 95% intervals overlap in every region.
+
+        Where one of them knows nothing, they agree.
+        """
+        apart = np.abs(self.base - other.base)
+        known = np.isfinite(self.variance) & np.isfinite(other.variance)
+        allowed = half_width(self.variance[known]) + half_width(other.variance[known])
+        return bool((apart[known] <= allowed).all())
+
+    def check(self, samples: int, length: int) -> None:
+        """Refuse numbers that no server could have; n `samples` are allowed per `length` slots."""
+        slot, since, lag = int(self.slot), int(self.since), len(self.shares)
+        if not lag - 1 <= slot <= _LARGEST or not 0 <= since <= slot + 1:
+            raise BadInput(
+                f"a finalised state of slot {slot} with accounts from slot {since} on; allowed: slots from {lag - 1} "
+                "on, and accounts that have begun."
+            )
+        _check_means("base", self.base)
+        if self.base_var.ndim == 1:
+            _check_variances("base_var", self.base_var)
+        else:
+            _check_covariance(self.base_var)
+        if np.isinf(self.base_recent).any() or (self.base_recent < 0.0).any():
+            raise BadInput("a finalised state with residuals below 0 or infinite.")
+        if not ((self.shares > 0.0) & (self.shares <= 1.0)).all():
+            raise BadInput("a finalised state with shares that are not above 0 and at most 1.")
+        if (self.paid_until > (slot - lag + 1) * samples + length).any():
+            raise BadInput("a finalised state in which an origin has paid for slots to come.")
+        if self.level is not None and self.level_var is not None:
+            _check_means("level", self.level)
+            if self.level_var.ndim == 2:
+                _check_variances("level_var", self.level_var)
+        if self.bank is not None:
+            _check_means("bank", self.bank[0])
+            _check_variances("bank", self.bank[1])
+            if not (self.bank[2] <= 0.0).all() or not np.isfinite(self.bank[2]).all():
+                raise BadInput("a finalised state whose beliefs have weights above 1, or none.")
+        for name, least, most in (
+            ("score", 0.0, _MOST_SCORE),
+            ("usual", 0.0, _MOST_SCORE),
+            ("penalty", 1.0, _MOST_PENALTY),
+        ):
+            array = getattr(self, name)
+            if array is not None and not ((array >= least) & (array <= most)).all():
+                raise BadInput(f"a finalised state with a {name} outside {least:g} to {most:g}.")
+
+
+def _check_means(name: str, means: Floats) -> None:
+    if not (np.abs(means) <= _LARGEST).all():
+        raise BadInput(f"a finalised state whose {name} is not finite or beyond 2^53.")
+
+
+def _check_variances(name: str, variances: Floats) -> None:
+    if not (variances >= 0.0).all():
+        raise BadInput(f"a finalised state whose {name} is not a number or below 0.")
+
+
+def _check_covariance(covariance: Floats) -> None:
+    if not np.isfinite(covariance).all():
+        raise BadInput("a finalised state whose covariance is not finite.")
+    largest = float(np.abs(covariance).max())
+    if not (np.abs(covariance - covariance.T) <= _ASYMMETRY * largest).all():
+        raise BadInput("a finalised state whose covariance is not symmetric.")
+    if not float(np.linalg.eigvalsh(covariance).min()) > -_ASYMMETRY * largest:
+        raise BadInput("a finalised state whose covariance is not positive.")
+
+
+def finalised_state(state: RelayState) -> FinalisedState:
+    """Return what follows from the final records of a server on its own; it shares no memory with the server."""
+    mailbox, scores, bank = state.mailbox, state.scores, state.base_bank
+    assert mailbox is not None
+    matrix, paper = state.setting.form == "matrix", state.setting.observation == "paper"
+    level_var = np.isfinite(state.level_var[:, 0, 0]) if matrix else state.level_var[:, 0]
+    parts: dict[str, NDArray[Any] | None] = {
+        "slot": state.last,
+        "since": mailbox.since,
+        "settled": np.array(_is_settled(state)),
+        "base": state.base[0],
+        "base_var": state.base_var[0],
+        "base_known": state.base_known[0],
+        "base_recent": state.base_recent[0],
+        "shares": state.shares,
+        "paid_until": mailbox.paid_until,
+        "level": None if paper else state.level[:, 0],
+        "level_var": None if paper else level_var.astype(np.float64),
+        "score": None if scores is None else scores.score[0],
+        "usual": None if scores is None else scores.usual[0],
+        "penalty": None if scores is None else _penalties(state),
+        "suspicious": None if scores is None else state.suspicious[:, 0],
+        "bank": None if bank is None else np.stack([bank.mean[:, 0], bank.var[:, 0], bank.weight[:, 0]]),
+    }
+    return FinalisedState(**{name: None if part is None else np.array(part) for name, part in parts.items()})  # type: ignore[arg-type]
+
+
+def _penalties(state: RelayState) -> Floats:
+    """Return the penalties of the slots, (L, origins); where nobody is suspected they mean nothing, and are 1."""
+    return np.where(state.suspicious[:, 0, None], state.penalty[:, 0], 1.0)
+
+
+def _is_settled(state: RelayState) -> bool:
+    """Whether all slots before the first one of the accounts are what the base says; see `relay_transfer`."""
+    assert state.mailbox is not None
+    places = [slot % state.lag for slot in _before_accounts(int(state.last), int(state.mailbox.since), state.lag)]
+    return all(
+        np.array_equal(mine[places], np.broadcast_to(base, mine[places].shape))
+        for mine, base in ((state.mean, state.base), (state.mean_var, state.base_var))
+    )
+
+
+def _before_accounts(slot: int, since: int, lag: int) -> range:
+    """Return the slots of the lag before the first one of the accounts."""
+    return range(max(slot - lag + 1, 0), min(since, slot + 1))
+
+
+def can_be_joined(state: RelayState) -> bool:
+    """Whether somebody can begin with the finalised state of a server.
+
+    In the first L slots of a network there is none, and every record can still be had. Less than L slots after a new
+    horizon, records before it count, but are not accepted any more.
+    """
+    assert state.mailbox is not None
+    early = _before_accounts(int(state.last), int(state.mailbox.since), state.lag)
+    return int(state.last) >= state.lag - 1 and (not early or _is_settled(state))
+
+
+def read_finalised(payload: bytes, fresh: RelayState) -> FinalisedState:
+    """Return the state that a neighbour has sent; `BadInput` says what is wrong with it.
+
+    fresh  a state of the receiver, whose shapes it must have
+    """
+    expected, arrays = finalised_state(fresh), from_bytes(payload)
+    names = [one.name for one in fields(FinalisedState)]
+    present = {name for name in names if getattr(expected, name) is not None}
+    if arrays.keys() != present:
+        raise BadInput(f"a finalised state that lacks or adds {sorted(arrays.keys() ^ present)}.")
+    for name in present:
+        mine, theirs = getattr(expected, name), arrays[name]
+        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+            raise BadInput(
+                f"a finalised state whose {name} is {theirs.dtype}{theirs.shape}; allowed: {mine.dtype}{mine.shape}."
+            )
+    return FinalisedState(**{name: arrays.get(name) for name in names})  # type: ignore[arg-type]
+
+
+def begin_from(finalised: FinalisedState, fresh: RelayState) -> int:
+    """Let a fresh state begin with what a neighbour has sent; return the first slot whose records are still to come."""
+    slot, since, lag, setting = int(finalised.slot), int(finalised.since), fresh.lag, fresh.setting
+    early = _before_accounts(slot, since, lag)
+    if early and not finalised.settled:
+        raise BadInput("a finalised state of less than L slots after a new horizon: records before it cannot be had.")
+    mailbox = fresh.mailbox
+    assert mailbox is not None
+    fresh.last = np.array(slot)
+    fresh.base[0], fresh.base_var[0] = finalised.base, finalised.base_var
+    fresh.base_known[0], fresh.base_recent[0] = finalised.base_known, finalised.base_recent
+    if fresh.base_bank is not None and finalised.bank is not None:
+        for beliefs, values in zip(vars(fresh.base_bank).values(), finalised.bank, strict=True):
+            beliefs[:, 0] = values
+    for one in early:
+        place = one % lag
+        if fresh.bank is not None and fresh.base_bank is not None:
+            fresh.bank.put(place, fresh.base_bank)
+        fresh.mean[place], fresh.mean_var[place] = fresh.base, fresh.base_var
+        fresh.known[place], fresh.recent[place] = fresh.base_known, fresh.base_recent
+    fresh.shares[:] = finalised.shares
+    mailbox.paid_until, mailbox.since = finalised.paid_until.copy(), finalised.since.copy()
+    if finalised.level is not None and finalised.level_var is not None:
+        fresh.level[:, 0] = finalised.level
+        if setting.form == "matrix":
+            fresh.level_var[:, 0] = np.where(finalised.level_var > 0.0, 1.0, np.inf)[:, None]
+        else:
+            fresh.level_var[:, 0] = finalised.level_var
+    _take_scores(finalised, fresh)
+    return early.stop if early else max(slot - lag + 1, 0)
+
+
+def _take_scores(finalised: FinalisedState, fresh: RelayState) -> None:
+    scores = fresh.scores
+    if scores is None:
+        return
+    assert finalised.score is not None and finalised.usual is not None
+    assert finalised.penalty is not None and finalised.suspicious is not None
+    scores.score[0], scores.usual[0] = finalised.score, finalised.usual
+    scores.suspicious[0] = bool((finalised.score > SUSPECT).any())
+    fresh.penalty[:, 0], fresh.suspicious[:, 0] = finalised.penalty, finalised.suspicious
+
+
+def most_trusted(states: Mapping[str, FinalisedState]) -> tuple[list[str], list[str]]:
+    """Return the senders of the state to take, and those who disagree with it; nobody, if no majority agrees.
+
+    The senders of a state have sent the same bits. More than half of all senders must agree with it, within their
+    intervals. Of such states the one with most senders is taken, then the one with the smallest variances: a server
+    that has begun with less knows less.
+    """
+    groups: dict[bytes, list[str]] = {}
+    for name, state in states.items():
+        groups.setdefault(state.to_bytes(), []).append(name)
+    best: tuple[int, float, list[str], list[str]] | None = None
+    for names in groups.values():
+        state = states[names[0]]
+        others = [name for name, other in states.items() if not state.agrees_with(other)]
+        known = state.variance[np.isfinite(state.variance)]
+        knowledge = float(np.sum(1.0 / np.maximum(known, 1e-12)))
+        if 2 * len(others) < len(states) and (best is None or (len(names), knowledge) > best[:2]):
+            best = len(names), knowledge, names, others
+    return ([], sorted(states)) if best is None else best[2:]

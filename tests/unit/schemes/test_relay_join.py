@@ -1,0 +1,181 @@
+"""The finalised state of a neighbour: what is refused of it, and whose is taken where several have sent theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcrowd.errors import BadInput
+from dpcrowd.filters import ProcessModel
+from dpcrowd.schemes.relay_join import FinalisedState, most_trusted
+from dpcrowd.schemes.server import Server
+from dpcrowd.schemes.snapshot import from_bytes, to_bytes
+from node_support_relay import counts_of, facts_of
+from relay_support import Network
+from schemes_support import account_for, bits
+
+SLOTS = 12
+
+
+def facts(form: Any = "diagonal") -> Network:
+    return replace(facts_of(servers=3), form=form, observation="binomial")
+
+
+def ran(form: Any = "diagonal", number: int = 0) -> Server:
+    network = facts(form)
+    counts, server = counts_of(network, SLOTS), network.server(number)
+    for slot in range(SLOTS):
+        server.observe(slot, counts[slot, number])
+        server.hear()
+    return server
+
+
+def changed(form: str, name: str, change: Callable[[Any], Any]) -> bytes:
+    arrays = from_bytes(ran(form).finalised_state())
+    arrays[name] = np.asarray(change(arrays[name]), dtype=arrays[name].dtype)
+    return to_bytes(arrays)
+
+
+def _first(value: float) -> Callable[[Any], Any]:
+    def change(array: Any) -> Any:
+        array.flat[0] = value
+        return array
+
+    return change
+
+
+def _corner(value: float) -> Callable[[Any], Any]:
+    """Changes a covariance between two regions, at one of its two places."""
+
+    def change(array: Any) -> Any:
+        array[0, 1] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "change", "text"),
+    [
+        ("diagonal", "base", _first(np.nan), "finite"),
+        ("diagonal", "base", _first(1e300), "finite"),
+        ("diagonal", "base", lambda base: base[:2], "allowed"),
+        ("diagonal", "base_var", _first(-1.0), "below 0"),
+        ("diagonal", "base_var", _first(np.nan), "below 0"),
+        ("matrix", "base_var", _first(np.inf), "finite"),
+        ("matrix", "base_var", _corner(5.0), "symmetric"),
+        ("matrix", "base_var", lambda base: base - 2 * np.diag(np.diag(base)), "positive"),
+        ("diagonal", "base_recent", _first(-1.0), "residuals"),
+        ("diagonal", "shares", _first(1.5), "shares"),
+        ("diagonal", "paid_until", _first(10**9), "paid"),
+        ("diagonal", "level", _first(np.inf), "level"),
+        ("diagonal", "level_var", _first(-2.0), "level_var"),
+        ("diagonal", "score", _first(np.nan), "score"),
+        ("diagonal", "usual", _first(-1.0), "usual"),
+        ("diagonal", "penalty", _first(0.5), "penalty"),
+        ("diagonal", "penalty", _first(1e9), "penalty"),
+        ("diagonal", "slot", lambda slot: slot - 9, "slot 2"),
+        ("diagonal", "since", lambda slot: slot + 99, "accounts"),
+    ],
+)
+def test_a_state_that_no_server_could_have_is_refused(form: Any, name: str, change: Any, text: str) -> None:
+    """It is one neighbour's word: a number that is absurd would be in every estimate from then on."""
+    joiner = facts(form).server(1)
+    before = joiner.save()
+    with pytest.raises(BadInput, match=text):
+        joiner.read_finalised(changed(form, name, change))
+    assert joiner.save() == before
+
+
+def test_bytes_of_something_else_are_refused() -> None:
+    """A state with other fields, or none, is of another version or another network."""
+    joiner, arrays = facts().server(1), from_bytes(ran().finalised_state())
+    with pytest.raises(BadInput, match="not a saved"):
+        joiner.read_finalised(b"\x00")
+    del arrays["level"]
+    with pytest.raises(BadInput, match="level"):
+        joiner.read_finalised(to_bytes(arrays))
+
+
+def test_a_server_joins_forwards_and_between_slots() -> None:
+    """A slot that it has released, or drawn for, is not given up for a neighbour's."""
+    joiner, ahead = facts().server(1), ran(number=1)
+    state = joiner.read_finalised(ran().finalised_state())
+    ahead.observe(SLOTS, None)
+    with pytest.raises(BadInput, match="still open"):
+        ahead.join(state)
+    ahead.hear()
+    with pytest.raises(BadInput, match="released slot 12 already"):
+        ahead.join(state)
+    assert ahead.joined is None
+
+
+def test_who_joins_spends_from_its_own_account_and_keeps_its_schedule() -> None:
+    """The neighbour's ledger is not its own: who joins pays for its next sample, when its own schedule says so."""
+    network = facts()
+    joiner = network.server(1, account_for(network.guarantee))
+    joiner.join(joiner.read_finalised(ran().finalised_state()), None, ["server-0"])
+    assert joiner.account is not None
+    assert joiner.account.count == 0
+    sampled = []
+    for slot in range(SLOTS, SLOTS + 16):
+        joiner.observe(slot, [200, 200, 200])
+        sampled.append(bool(joiner.hear().sampled.any()))
+    assert sampled == [network.due(slot, 1) for slot in range(SLOTS, SLOTS + 16)]
+
+
+def test_whose_word_it_was_is_known_after_a_new_revision() -> None:
+    """Operators see it as long as the estimate goes on."""
+    network = facts()
+    joiner, later = network.server(1), replace(network, model=ProcessModel.of(1.0, np.full(3, 500.0)))
+    joiner.join(joiner.read_finalised(ran().finalised_state()), None, ["server-0", "server-2"])
+    moved = later.server(1)
+    moved.take_over(joiner.save(), network.server(1), range(3))
+    assert moved.joined == joiner.joined
+    assert moved.joined is not None
+    assert moved.joined.sources == ("server-0", "server-2")
+
+
+def state_with(base: float, variance: float) -> FinalisedState:
+    state = ran(number=0)
+    whole = facts().server(1).read_finalised(state.finalised_state())
+    return replace(whole, base=np.full(3, base), base_var=np.full(3, variance))
+
+
+def test_of_two_that_disagree_nobody_is_believed() -> None:
+    """One of them is wrong, and nobody can say which."""
+    assert most_trusted({"a": state_with(100.0, 1.0), "b": state_with(200.0, 1.0)}) == ([], ["a", "b"])
+
+
+def test_the_same_bits_are_the_normal_case() -> None:
+    """All who have sent them are named."""
+    assert most_trusted({"a": state_with(100.0, 1.0), "b": state_with(100.0, 1.0)}) == (["a", "b"], [])
+    assert most_trusted({"a": state_with(100.0, 1.0)}) == (["a"], [])
+
+
+def test_the_majority_is_believed_and_the_others_are_named() -> None:
+    """One of three that lies, or is broken, neither decides nor stops the others."""
+    states = {"a": state_with(100.0, 1.0), "b": state_with(900.0, 1.0), "c": state_with(101.0, 1.0)}
+    taken, others = most_trusted(states)
+    assert taken in (["a"], ["c"])
+    assert others == ["b"]
+
+
+def test_who_knows_more_is_taken_if_both_can_be_right() -> None:
+    """A neighbour that began from nothing a while ago agrees, but knows less."""
+    states = {"a": state_with(100.0, 50.0), "b": state_with(102.0, 1.0)}
+    assert most_trusted(states) == (["b"], [])
+    unknown = {"a": state_with(0.0, np.inf), "b": state_with(102.0, 1.0)}
+    assert most_trusted(unknown) == (["b"], [])
+
+
+def test_the_state_of_a_server_is_not_changed_by_who_reads_it() -> None:
+    """It is a copy: the sender goes on with its own numbers."""
+    server = ran()
+    before, state = bits(server.smoothed().estimate), facts().server(1).read_finalised(server.finalised_state())
+    state.base[:] = -1.0
+    assert bits(server.smoothed().estimate) == before
