@@ -16,7 +16,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
-from dpcrowd.node.api.views import BudgetView, Level, NeighbourStatus, NetworkStatus, SlotRefusals
+from dpcrowd.node.api.views import BudgetView, Level, NeighbourStatus, NetworkStatus, QualityView, SlotRefusals
 from dpcrowd.node.collect import Collector, IntakeRefused
 from dpcrowd.node.config.tokens import TokensSection
 from dpcrowd.node.ingest.batch import Batch, RowRefusal, slots_of
@@ -152,6 +152,11 @@ class FakeService:
             regions=list(REGIONS),
             neighbours=[NeighbourStatus(name="b", connected=True, refused={"late": 2})],
             refused_checkins=[SlotRefusals(slot=99, reasons=["late"])] if operator else [],
+        )
+
+    def quality(self) -> QualityView:
+        return QualityView(
+            verdict="calibrated", text="about right.", coverage=0.95, calibration=1.02, values=400, window=100
         )
 
     def topology(self) -> Topology:

@@ -16,7 +16,16 @@ from dpcrowd.client.errors import (
     RowsRefused,
 )
 from dpcrowd.client.tables import Estimates
-from dpcrowd.client.views import Budget, Neighbour, Network, NetworkServer, Ready, RefusedCheckins
+from dpcrowd.client.views import (
+    Budget,
+    Neighbour,
+    Network,
+    NetworkServer,
+    Quality,
+    Ready,
+    RefusedCheckins,
+    RegionQuality,
+)
 
 __all__ = [
     "AsyncClient",
@@ -33,9 +42,11 @@ __all__ = [
     "NodeUnreachable",
     "NotAllowed",
     "NotTaken",
+    "Quality",
     "Ready",
     "RefusedCheckins",
     "RefusedRow",
+    "RegionQuality",
     "RequestRefused",
     "RowsRefused",
 ]

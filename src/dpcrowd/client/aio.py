@@ -22,7 +22,7 @@ from dpcrowd.client.rows import Encoding
 from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_counts, send_nothing, silence_of
 from dpcrowd.client.stream import IDLE_SECONDS, Watch
 from dpcrowd.client.tables import Estimates
-from dpcrowd.client.views import Budget, Network, Ready
+from dpcrowd.client.views import Budget, Network, Quality, Ready
 
 __all__ = ["AsyncClient"]
 
@@ -150,6 +150,10 @@ class AsyncClient:
     async def network(self) -> Network:
         """Return the network as the node sees it: regions, neighbours, refused messages."""
         return await self._run(calls.network(self._settings.patience))
+
+    async def quality(self) -> Quality:
+        """Return the running calibration: whether the intervals are as wide as they should be."""
+        return await self._run(calls.quality(self._settings.patience))
 
     async def ready(self) -> Ready:
         """Return whether the node can do all of its work, and what is wrong if not."""

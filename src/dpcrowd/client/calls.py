@@ -21,7 +21,7 @@ import msgspec
 from dpcrowd.__about__ import __version__
 from dpcrowd.client.steps import OTHER_AUTHORITY, Ask, Patience, Silence, Steps, read, read_estimates, send
 from dpcrowd.client.tables import Estimates
-from dpcrowd.client.views import Budget, Network, Ready
+from dpcrowd.client.views import Budget, Network, Quality, Ready
 from dpcrowd.errors import BadInput, MissingExtra
 
 __all__ = []
@@ -31,6 +31,7 @@ Authority = str | os.PathLike[str] | ssl.SSLContext
 _LONGEST_PROBE = 5.0
 _budget = msgspec.json.Decoder(Budget)
 _network = msgspec.json.Decoder(Network)
+_quality = msgspec.json.Decoder(Quality)
 _ready = msgspec.json.Decoder(Ready)
 
 
@@ -132,6 +133,11 @@ def budget(patience: Patience) -> Steps[Budget]:
 def network(patience: Patience) -> Steps[Network]:
     """Read the network, as the node sees it now."""
     return read((yield from send(Ask("GET", "/v1/network"), patience)), _network.decode)
+
+
+def quality(patience: Patience) -> Steps[Quality]:
+    """Read the running calibration of the intervals."""
+    return read((yield from send(Ask("GET", "/v1/quality"), patience)), _quality.decode)
 
 
 def ready(patience: Patience) -> Steps[Ready]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["Budget", "Neighbour", "Network", "NetworkServer", "Ready", "RefusedCheckins"]
+__all__ = ["Budget", "Neighbour", "Network", "NetworkServer", "Quality", "Ready", "RefusedCheckins", "RegionQuality"]
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -119,6 +119,37 @@ class Network(Struct, frozen=True, kw_only=True):
     messages_sent: dict[str, int] = {}
     joined_from: list[str] = []
     joined_slot: int | None = None
+
+
+class RegionQuality(Struct, frozen=True, kw_only=True):
+    """The running calibration of one region; see `Quality`."""
+
+    region: str
+    values: int
+    calibration: float | None = None
+    coverage: float | None = None
+
+
+class Quality(Struct, frozen=True, kw_only=True):
+    """Whether the intervals of the node are as wide as they should be, by the records of other servers.
+
+    verdict      `text` says it as a sentence; "unknown": too few records were compared
+    coverage     share of normalised innovations within 1.96, about 0.95 if all is well; None: there are none
+    calibration  their mean square, about 1 if all is well; None: there are none
+    values       number of innovations, one per record and region, in `slots` of the last `window` slots
+    since_slot   first slot that was counted; None: none yet
+    """
+
+    verdict: Literal["calibrated", "narrow", "wide", "unknown"]
+    text: str
+    coverage: float | None = None
+    calibration: float | None = None
+    values: int = 0
+    records: int = 0
+    slots: int = 0
+    window: int
+    since_slot: int | None = None
+    regions: list[RegionQuality] = []
 
 
 class Ready(Struct, frozen=True):

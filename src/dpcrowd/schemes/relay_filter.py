@@ -25,7 +25,7 @@ from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.records import ungrouped
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 
-__all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "skip_slots"]
+__all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "prior_of", "skip_slots"]
 
 
 LIMIT = 36.0
@@ -103,6 +103,25 @@ def _jump(state: RelayState, slot: int) -> None:
         mean[:], var[:] = moved
     reset_banks(state)
     state.last = np.array(slot)
+
+
+def prior_of(state: RelayState, slot: int) -> tuple[Floats, Floats]:
+    """Return means and variances (N, d) that records of earlier slots predict for a slot; infinite: nothing is known.
+
+    The slot is one of the last L, and the filter has run for the last one.
+    """
+    model, before = state.setting.model, (slot - 1) % state.lag
+    from_base = slot in (0, int(state.last) - state.lag + 1)
+    if state.bank is not None and state.base_bank is not None:
+        bank = state.base_bank if from_base else state.bank.at(before)
+        return combined(predict_bank(bank, model, beliefs_of(model), slot))
+    mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
+    if from_base:
+        mean, var, known = state.base, state.base_var, state.base_known
+    if state.setting.form == "matrix":
+        prior, prior_var = predict_matrix(mean, var, model, slot)
+        return prior, np.where(known[:, None], diagonal(prior_var), np.inf)
+    return predict(mean, var, model, slot)
 
 
 def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: Engine) -> None:

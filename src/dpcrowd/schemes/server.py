@@ -35,8 +35,10 @@ from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.account_ledger import AccountLedger
 from dpcrowd.privacy.ledger import BatchLedger, FiniteLedger, WindowLedger
 from dpcrowd.schemes.base import Peers, Plan, Reading, Release, Scheme, Setting, half_width
+from dpcrowd.schemes.filtering import FilterScheme
 from dpcrowd.schemes.history import recent_posteriors
-from dpcrowd.schemes.messages import Messages
+from dpcrowd.schemes.innovations import message_innovations, record_innovations
+from dpcrowd.schemes.messages import InfoMessages, Messages
 from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.records import Mailbox, Obstacle, RecordMessages
 from dpcrowd.schemes.relay import Relay
@@ -127,6 +129,7 @@ class Server:
         self._pending: tuple[Plan, Reading] | None = None
         self._blank = np.zeros(setting.regions, dtype=np.bool_)  # new regions of a matrix form; see `take_over`
         self._joined: Joined | None = None
+        self._innovations = np.zeros((0, setting.regions))
 
     @property
     def slot(self) -> int:
@@ -328,7 +331,11 @@ class Server:
         inbox = type(own).stack([by_sender[sender] for sender in sorted(by_sender)])
         sums = self.scheme.reach in ("one-hop", "flooding")
         hearing = inbox_hearing(len(by_sender), self._gain) if sums else Hearing()
+        del by_sender[self.number]
+        self._innovations = self._message_innovations(plan, by_sender)
         self.scheme.fuse(self._state, plan, reading, inbox, hearing)
+        if isinstance(self.scheme, Relay):
+            self._innovations = record_innovations(self._state)
         release = self.scheme.release(self._state, plan, reading)
         self._pending = None
         if self._blank.any():
@@ -342,6 +349,30 @@ class Server:
             charge=release.charge[0].copy(),
             speaks=np.array(release.speaks[0]),
         )
+
+    @property
+    def innovations(self) -> Floats:
+        """Normalised innovations (M, d) of what others have measured and the last `hear` has fused; NaN: no value.
+
+        See `filters.calibration`. They are not part of the saved state.
+        """
+        return self._innovations
+
+    @property
+    def judges_others(self) -> bool:
+        """Whether its scheme receives measurements of others, so that there can be innovations."""
+        return isinstance(self.scheme, Relay) or (
+            isinstance(self.scheme, FilterScheme) and self.scheme.reach != "alone"
+        )
+
+    def _message_innovations(self, plan: Plan, by_sender: Mapping[int, Messages]) -> Floats:
+        """Return the innovations of neighbours' messages; before they are fused, since that changes the prior."""
+        infos = [message for _, message in sorted(by_sender.items()) if isinstance(message, InfoMessages)]
+        if not infos:
+            return np.zeros((0, self.setting.regions))
+        values = message_innovations(plan, self._state.known, InfoMessages.stack(infos))
+        values[:, self._blank] = np.nan
+        return values
 
     def _check_neighbours(self, neighbours: int) -> None:
         if self._gain * neighbours * self.setting.model.growth > 0.5:

@@ -171,6 +171,8 @@ def test_state() -> None:
     network = use(service, READ, lambda client: client.network())
     assert network.epoch == datetime(2026, 1, 1, tzinfo=UTC)
     assert network.neighbours[0].refused == {"late": 2}
+    quality = use(service, READ, lambda client: client.quality())
+    assert (quality.verdict, quality.coverage, quality.since_slot) == ("calibrated", 0.95, None)
     assert use(service, None, lambda client: client.ready())
     service.problems = ["the disk is full."]
     ready = use(service, None, lambda client: client.ready())
@@ -372,6 +374,7 @@ def test_the_client_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
             assert reader.latest("south").slot.tolist() == [2]
             assert reader.budget().epsilon == 1.0
             assert reader.network().server == "a"
+            assert reader.quality().calibration == 1.02
             assert reader.ready()
 
 

@@ -1,8 +1,8 @@
 """The complete API as one Starlette application, with the endpoints that report on the node or operate it.
 
 Check-ins and counts are in `ingest`, releases in `estimates`, `history` and `stream`, the plan of the network in
-`topology`, the files of the live page in `page`. The other endpoints are short and are here: budget, network, health,
-readiness, metrics and the OpenAPI document; and POST /v1/admin/..., an operator's commands.
+`topology`, the files of the live page in `page`. The other endpoints are short and are here: budget, network, quality,
+health, readiness, metrics and the OpenAPI document; and POST /v1/admin/..., an operator's commands.
 """
 
 from __future__ import annotations
@@ -96,6 +96,9 @@ def _status_routes(context: Context) -> list[BaseRoute]:
     async def network(request: Request) -> Response:
         return answer(await service.network(operator=is_operator(request)))
 
+    async def quality(_: Request) -> Response:
+        return answer(service.quality())
+
     async def metrics(request: Request) -> Response:
         text = await (service.operator_metrics() if is_operator(request) else service.metrics())
         return Response(text, media_type=_PROMETHEUS)
@@ -122,6 +125,7 @@ def _status_routes(context: Context) -> list[BaseRoute]:
         Route("/v1/budget", guarded(context, "read", budget), methods=["GET"]),
         Route("/v1/readiness", guarded(context, "read", readiness), methods=["GET"]),
         Route("/v1/network", guarded(context, "read", network, or_right="admin"), methods=["GET"]),
+        Route("/v1/quality", guarded(context, "read", quality), methods=["GET"]),
         Route("/metrics", guarded(context, "read", metrics), methods=["GET"]),
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),

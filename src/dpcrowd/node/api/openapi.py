@@ -42,6 +42,7 @@ _CLASSES = (
     Topology,
     views.BudgetView,
     views.NetworkStatus,
+    views.QualityView,
     views.Taken,
     views.Health,
     views.Readiness,
@@ -97,6 +98,14 @@ the answer, so that it never mixes both kinds: slots from before the network ran
 the server has missed are there if it was back within the lag (`sampled` is false then). Ask without `smoothed` for \
 what was released, which never changes. In a network whose scheme keeps no records, and never did, the request is \
 refused (400, `no-records`)."""
+
+
+_QUALITY = """\
+Each record of another server that was used is compared with what this server had expected of it from other records. \
+The difference, divided by the standard deviation that the server had claimed for it, is a normalised innovation. If \
+the intervals are right, the mean square is about 1 and about 95% are within 1.96 (94% where the noise of privacy \
+dominates). Records of servers that are suspected are left out. The raw counts of this server do not enter, and its \
+own records only as part of the estimates that it released."""
 
 
 @lru_cache(maxsize=8)
@@ -219,6 +228,12 @@ def _state() -> Part:
             {"200": answer("The state.", views.NetworkStatus), **closed},
             ("read", "admin"),
             "Only a token with the right `admin` gets `refused_checkins`, since it may be about a single person.",
+        ),
+        "/v1/quality": get(
+            "quality",
+            "Get the running calibration of the intervals",
+            {"200": answer("The calibration.", views.QualityView), **closed},
+            more=_QUALITY,
         ),
         "/metrics": get(
             "metrics",

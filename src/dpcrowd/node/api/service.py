@@ -10,7 +10,7 @@ from typing import Protocol
 from dpcrowd.node.api.broadcast import Lost
 from dpcrowd.node.api.limits import RequestLimit
 from dpcrowd.node.api.page_views import NeighbourHistory, Topology
-from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
+from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus, QualityView
 from dpcrowd.node.config.tokens import Right
 from dpcrowd.node.ingest.batch import Batch, RowRefusal
 from dpcrowd.node.release import SlotRelease
@@ -77,6 +77,9 @@ class Service(Protocol):
 
     async def network(self, *, operator: bool) -> NetworkStatus:
         """Return the state of the network; an operator also sees for which reasons check-ins were refused."""
+
+    def quality(self) -> QualityView:
+        """Return the running calibration of the estimates' intervals."""
 
     def topology(self) -> Topology:
         """Return the public plan of the network that is valid now."""

@@ -228,6 +228,50 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     joined_slot: Annotated[int | None, Meta(description="Slot of the state that they have sent.")] = None
 
 
+class RegionQuality(Struct, frozen=True, kw_only=True):
+    """The running calibration of one region."""
+
+    region: str
+    values: Annotated[int, Meta(description="Number of innovations of this region.")]
+    calibration: float | None = None
+    coverage: float | None = None
+
+
+class QualityView(Struct, frozen=True, kw_only=True):
+    """The running calibration: whether the intervals of this server are as wide as they should be.
+
+    Every record of another server is compared with what this server had expected without it, in units of the standard
+    deviation that it had claimed. Only noisy values that were paid for enter.
+    """
+
+    verdict: Annotated[
+        Literal["calibrated", "narrow", "wide", "unknown"],
+        Meta(
+            description="`narrow`: intervals are too narrow, `wide`: far too wide, `unknown`: too few records to say."
+        ),
+    ]
+    text: Annotated[str, Meta(description="The same as a sentence.")]
+    coverage: Annotated[
+        float | None,
+        Meta(description="Share of innovations within 1.96 standard deviations; about 0.95 if all is well."),
+    ] = None
+    calibration: Annotated[
+        float | None, Meta(description="Mean square of the normalised innovations; about 1 if all is well.")
+    ] = None
+    values: Annotated[int, Meta(description="Number of innovations: one per record and region.")] = 0
+    records: Annotated[int, Meta(description="Number of records, or messages, of other servers.")] = 0
+    slots: Annotated[int, Meta(description="Number of slots in which any of them was used.")] = 0
+    window: Annotated[int, Meta(description="Number of last slots that are looked at.")]
+    since_slot: Annotated[
+        int | None,
+        Meta(
+            description="First slot that was counted: counting begins anew when the process starts, a revision takes "
+            "over, or slots begin again; null: none yet."
+        ),
+    ] = None
+    regions: list[RegionQuality] = []
+
+
 def _describe_row_reasons() -> str:
     """Return what the reasons of rows mean; neighbours in the list with the same meaning share it."""
     parts = []

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
 from dpcrowd.node.api.serve import ApiServer
-from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
+from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus, QualityView
 from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RowRefusal
@@ -28,7 +28,7 @@ from dpcrowd.node.metrics import families
 from dpcrowd.node.metrics.process import read_process
 from dpcrowd.node.metrics.registry import Registry, render_all
 from dpcrowd.node.metrics.slot_meter import SlotMeter
-from dpcrowd.node.metrics.state import free_bytes, set_budget, set_network, set_storage
+from dpcrowd.node.metrics.state import free_bytes, set_budget, set_network, set_quality, set_storage
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
@@ -183,6 +183,15 @@ class NodeService:
             machine.server.joined,
         )
 
+    def quality(self) -> QualityView:
+        machine = self.executor.machine
+        return status.quality(
+            machine.calibration.summary(),
+            machine.view.regions,
+            self.revision.method.name,
+            judges_others=machine.server.judges_others,
+        )
+
     def topology(self) -> Topology:
         network = self.revision
         guarantee, slot = network.guarantee_section, max(self.clock.slot_of(self._wall.now()), 0)
@@ -253,6 +262,7 @@ class NodeService:
         gauges = Registry()
         set_budget(gauges, await self.budget())
         set_network(gauges, await self.network(), self.meter.clock_offsets())
+        set_quality(gauges, self.quality())
         set_storage(gauges, self._storage.failure, await asyncio.to_thread(free_bytes, self.config.data))
         read_process(gauges, self.started_ns)
         gauges.set(families.READY, self.ready()[0])

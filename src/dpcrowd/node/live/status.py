@@ -1,13 +1,24 @@
-"""What a node tells about itself: its budget and its neighbours. Nothing here has seen a raw count."""
+"""What a node tells about itself: its budget, its neighbours and its calibration. Nothing here has seen a raw count."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
+import numpy as np
+
 from dpcrowd.__about__ import __version__
-from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, ServerStatus, SlotRefusals
+from dpcrowd.filters.calibration import BOUND, WINDOW, Calibration
+from dpcrowd.node.api.views import (
+    BudgetView,
+    NeighbourStatus,
+    NetworkStatus,
+    QualityView,
+    RegionQuality,
+    ServerStatus,
+    SlotRefusals,
+)
 from dpcrowd.node.build import load_account
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.machine.instructions import SendKind
@@ -18,10 +29,18 @@ from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.server import Joined
 
-__all__ = ["budget", "distrust", "needs_operator", "network_status", "opening"]
+__all__ = ["budget", "distrust", "needs_operator", "network_status", "opening", "quality"]
 
+
+MIN_VALUES = 200
+"""Innovations below which no verdict is given."""
+MIN_COVERAGE = 0.9
+"""Intervals are called too narrow below this share of innovations within 1.96 standard deviations."""
+MIN_CALIBRATION = 0.5
+"""Intervals are called too wide below this mean square of the innovations."""
 
 Waits = Literal["vouching", "operator", "budget"] | None
+Verdict = Literal["calibrated", "narrow", "wide", "unknown"]
 
 
 def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
@@ -140,6 +159,54 @@ def network_status(
         joined_slot=None if joined is None else joined.slot,
         messages_sent={} if sent is None else {kind: sent.get(kind, 0) for kind in get_args(SendKind)},
     )
+
+
+def quality(calibration: Calibration, regions: Sequence[str], scheme: str, *, judges_others: bool) -> QualityView:
+    """Return the running calibration of a node.
+
+    judges_others  whether the scheme receives measurements of others at all
+    """
+    values = int(calibration.values.sum())
+    coverage, mean_square = _rounded(calibration.total_coverage), _rounded(calibration.total_mean_square)
+    verdict, text = _verdict(coverage, mean_square, values)
+    return QualityView(
+        verdict=verdict,
+        text=text if judges_others else f"servers of the scheme '{scheme}' receive no measurements of one another.",
+        coverage=coverage,
+        calibration=mean_square,
+        values=values,
+        records=calibration.records,
+        slots=calibration.slots,
+        window=WINDOW,
+        since_slot=calibration.since,
+        regions=[
+            RegionQuality(
+                region=name,
+                values=int(calibration.values[place]),
+                calibration=_rounded(calibration.mean_square[place]),
+                coverage=_rounded(calibration.coverage[place]),
+            )
+            for place, name in enumerate(regions)
+        ],
+    )
+
+
+def _verdict(coverage: float | None, mean_square: float | None, values: int) -> tuple[Verdict, str]:
+    if coverage is None or mean_square is None or values < MIN_VALUES:
+        return "unknown", f"{values} values of other servers were compared so far; {MIN_VALUES} are needed to judge."
+    seen = (
+        f"{coverage:.0%} of {values} values of other servers were within {BOUND} standard deviations (95% should be), "
+        f"and their mean square was {mean_square:.2f} (1 would be right)"
+    )
+    if coverage < MIN_COVERAGE:
+        return "narrow", f"the intervals are too narrow: {seen}."
+    if mean_square < MIN_CALIBRATION:
+        return "wide", f"the intervals are wider than they have to be: {seen}."
+    return "calibrated", f"the intervals are about right: {seen}."
+
+
+def _rounded(value: float) -> float | None:
+    return round(float(value), 4) if np.isfinite(value) else None
 
 
 def _server_status(records: Records, name: str) -> ServerStatus:

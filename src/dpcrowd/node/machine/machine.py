@@ -39,6 +39,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.calibration import CalibrationWindow
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
@@ -118,6 +119,7 @@ class Machine:
     expires    by name: when the neighbour's certificate expires, as it says itself
     went_back  when the clock was set, and by how much, if that was back
     records    of all servers, where they are passed on; None: the scheme exchanges estimates
+    calibration  innovations of others' measurements since the start, or since a revision or slots that began again
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class Machine:
         self._forward_planned = False
         self._forgettable: int | None = None  # the slot whose check-ins are forgotten after its deadline
         self.server = server
+        self.calibration = CalibrationWindow(len(revision.view.regions))
         self.trust = Trust(counter, vouched, complete_until=server.slot if complete_until is None else complete_until)
         self.linked: frozenset[str] = frozenset()
         self.present: set[str] = set()
@@ -283,6 +286,7 @@ class Machine:
         self._memory.last.clear()
         self._join.clear()
         self._attended = looked_up.last
+        self.calibration = CalibrationWindow(len(self.view.regions))
         if self.records is not None:
             self.records.clear()
         alone, text = len(self.view.names) == 1, looked_up.text
@@ -303,6 +307,7 @@ class Machine:
         self.revision, self.server, self.following = stimulus.revision, server, None
         self._early.check_again()
         self._last_payloads, self._own, self._before = {}, (-1, None), None
+        self.calibration = CalibrationWindow(len(self.view.regions))
         self._newcomers = Newcomers()
         self._revise_records()
         report = Report("revision", f"revision {self.view.revision} took over: {text}")
@@ -546,6 +551,7 @@ class Machine:
             self._attended = exchange.slot if exchange.heard else self._attended
             self.records.end_slot(exchange.slot)
             fused, usable = fuse_records(self.server, self.records.messages())
+        self.calibration.add(exchange.slot, self.server.innovations)
         view, names = self.view, self.view.names
         senders = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
         release = SlotRelease.of(fused, view.clock, view.regions, len(senders))

@@ -207,6 +207,20 @@ SERVER_EQUIVOCATES = Family(
     "Whether the server is known to have signed two different records for one slot (1), or not (0).",
     labels=("server",),
 )
+CALIBRATION_COVERAGE = Family(
+    "dpcrowd_calibration_coverage",
+    "gauge",
+    "Share of the normalised innovations of other servers' records in the last 100 slots that are within 1.96; about "
+    "0.95 if the intervals are right. /v1/quality has more.",
+)
+CALIBRATION_RATIO = Family(
+    "dpcrowd_calibration_ratio",
+    "gauge",
+    "Mean square of those innovations; about 1 if the intervals are right, above 1 if they are too narrow.",
+)
+CALIBRATION_VALUES = Family(
+    "dpcrowd_calibration_values", "gauge", "Number of those innovations, one per record and region."
+)
 CONNECTIONS_REFUSED = Family(
     "dpcrowd_connections_refused_total",
     "counter",
@@ -336,6 +350,9 @@ FAMILIES = (
     SERVER_MISSING,
     SERVER_SUSPECTED,
     SERVER_EQUIVOCATES,
+    CALIBRATION_COVERAGE,
+    CALIBRATION_RATIO,
+    CALIBRATION_VALUES,
     CONNECTIONS_REFUSED,
     API_LIMITED,
     NEIGHBOUR_UP,

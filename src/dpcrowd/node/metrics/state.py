@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from dpcrowd.node.api.views import BudgetView, NetworkStatus
+from dpcrowd.node.api.views import BudgetView, NetworkStatus, QualityView
 from dpcrowd.node.metrics import families
 from dpcrowd.node.metrics.registry import Registry
 from dpcrowd.node.storage import StorageError
@@ -65,6 +65,14 @@ def _set_records(registry: Registry, status: NetworkStatus) -> None:
         registry.set(families.SERVER_SUSPECTED, server.suspected_since is not None, server=server.name)
         registry.set(families.SERVER_EQUIVOCATES, server.equivocation is not None, server=server.name)
     registry.set_counts(families.RECORDS_REFUSED, refused)
+
+
+def set_quality(registry: Registry, view: QualityView) -> None:
+    """Set the metrics of the calibration, from the answer of `/v1/quality`; without records there is none."""
+    registry.set(families.CALIBRATION_VALUES, view.values)
+    if view.coverage is not None and view.calibration is not None:
+        registry.set(families.CALIBRATION_COVERAGE, view.coverage)
+        registry.set(families.CALIBRATION_RATIO, view.calibration)
 
 
 def set_storage(registry: Registry, failure: StorageError | None, free: int | None) -> None:

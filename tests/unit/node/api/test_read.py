@@ -301,6 +301,7 @@ def test_state() -> None:
     network = client.get("/v1/network", headers=READER).json()
     assert network["neighbours"][0]["refused"] == {"late": 2}
     assert network["refused_checkins"] == []
+    assert client.get("/v1/quality", headers=READER).json()["coverage"] == 0.95
     assert client.get("/metrics", headers=READER).text == "up 1\n"
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").json() == {"ready": True, "problems": []}
@@ -345,7 +346,9 @@ def test_how_busy_the_node_is_is_for_the_operator(read: Any) -> None:
         assert client.get("/metrics").text == client.get("/metrics", headers=bearer(CHECKIN)).text == "up 1\n"
 
 
-@pytest.mark.parametrize("path", ["/v1/budget", "/metrics", "/v1/estimates", "/v1/estimates/latest", "/v1/stream"])
+@pytest.mark.parametrize(
+    "path", ["/v1/budget", "/v1/quality", "/metrics", "/v1/estimates", "/v1/estimates/latest", "/v1/stream"]
+)
 def test_reading_needs_a_token_of_its_own(path: str) -> None:
     """A feed's token and an operator's do not read."""
     client = client_of(FakeService())

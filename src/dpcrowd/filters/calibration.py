@@ -1,0 +1,138 @@
+"""Whether a filter's variances are right: normalised innovations of other servers' measurements, and their statistics.
+
+A measurement in information form, y = H z / R and Y = H^2 / R, has the innovation y - Y m against a prior with mean m
+and variance P that does not contain it. The innovation has the variance Y + Y P Y, so
+
+    n = (y - Y m) / sqrt(Y + Y P Y)                     the same as (z - H m) / sqrt(H^2 P + R)
+
+has mean square 1, and 95% of its values are within 1.96, if the variances are right (94% where Laplace noise
+dominates). With full matrices, n_k is divided by the square root of the k-th entry of the diagonal. All of it is
+public: priors come from noisy values that were paid for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.arrays import Floats, Ints
+
+__all__ = ["BOUND", "WINDOW", "Calibration", "CalibrationWindow", "normalised_innovations"]
+
+BOUND = 1.96
+"""Standard deviations that the interval of 95% reaches to either side."""
+
+WINDOW = 100
+"""Number of slots over which a running calibration is taken."""
+
+_LARGEST = 1e6
+"""Larger innovations count as this: one absurd message must not make every later mean infinite."""
+
+
+def normalised_innovations(info_vec: Floats, info_mat: Floats, prior: Floats, prior_var: Floats) -> Floats:
+    """Return n of each measurement and region, (M, d); NaN where nothing was measured or the prior is unknown.
+
+    info_vec   (M, d) y
+    info_mat   (M, d), or (M, d, d) with full matrices: Y
+    prior      (d,) or (M, d)
+    prior_var  (d,) or (M, d), infinite where the prior is unknown; with full matrices (d, d) or (M, d, d)
+
+    >>> normalised_innovations(np.array([[3.0]]), np.array([[1.0]]), np.array([1.0]), np.array([3.0]))
+    array([[1.]])
+    """
+    with np.errstate(all="ignore"):
+        if info_mat.ndim == 2:
+            innovation = info_vec - info_mat * prior
+            variance = info_mat + info_mat * info_mat * prior_var
+        else:
+            innovation = info_vec - np.einsum("mjk,...k->mj", info_mat, prior)
+            full = info_mat + info_mat @ prior_var @ info_mat
+            variance = np.einsum("mkk->mk", full)
+        values = innovation / np.sqrt(variance)
+        usable = np.isfinite(variance) & (variance > 0.0) & ~np.isnan(values)
+        return np.where(usable, np.clip(values, -_LARGEST, _LARGEST), np.nan)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Statistics of normalised innovations, in total and by region; NaN where there are none.
+
+    since        first slot from which on innovations were counted; None: none yet
+    slots        number of slots of the window in which a measurement of another server was fused
+    records      number of measurements, each of some or all regions
+    values       (d,) number of innovations per region
+    mean_square  (d,) mean of n^2
+    coverage     (d,) share of innovations within `BOUND`
+
+    total_...    the same over all regions
+    """
+
+    since: int | None
+    slots: int
+    records: int
+    values: Ints
+    mean_square: Floats
+    coverage: Floats
+    total_mean_square: float
+    total_coverage: float
+
+
+@dataclass(frozen=True)
+class _SlotSums:
+    slot: int
+    records: int
+    values: Ints
+    squares: Floats
+    inside: NDArray[np.int64]
+
+
+class CalibrationWindow:
+    """Innovations of the last slots, as sums per slot and region.
+
+    >>> window = CalibrationWindow(regions=1)
+    >>> window.add(7, np.array([[0.5], [-2.5]]))
+    >>> window.summary().total_coverage, window.summary().total_mean_square
+    (0.5, 3.25)
+    """
+
+    def __init__(self, regions: int, length: int = WINDOW) -> None:
+        self.regions, self.length = regions, length
+        self._since: int | None = None
+        self._slots: deque[_SlotSums] = deque()
+
+    def add(self, slot: int, innovations: Floats) -> None:
+        """Add the innovations (M, d) of a slot; a slot that is released again replaces what was counted for it."""
+        self._since = slot if self._since is None else min(self._since, slot)
+        while self._slots and self._slots[-1].slot >= slot:
+            self._slots.pop()
+        there = ~np.isnan(innovations)
+        squares = np.where(there, innovations * innovations, 0.0)
+        inside = there & (squares <= BOUND * BOUND)
+        records = int(np.count_nonzero(there.any(axis=1)))
+        sums = _SlotSums(slot, records, there.sum(axis=0), squares.sum(axis=0), inside.sum(axis=0))
+        if records:
+            self._slots.append(sums)
+        while self._slots and self._slots[0].slot <= slot - self.length:
+            self._slots.popleft()
+
+    def summary(self) -> Calibration:
+        """Return the statistics of the window."""
+        values, inside = np.zeros(self.regions, dtype=np.int64), np.zeros(self.regions, dtype=np.int64)
+        squares = np.zeros(self.regions)
+        for one in self._slots:
+            values, inside, squares = values + one.values, inside + one.inside, squares + one.squares
+        number = np.where(values > 0, values, np.nan)
+        total = int(values.sum()) or np.nan
+        return Calibration(
+            since=self._since,
+            slots=len(self._slots),
+            records=sum(one.records for one in self._slots),
+            values=values,
+            mean_square=squares / number,
+            coverage=inside / number,
+            total_mean_square=float(squares.sum() / total),
+            total_coverage=float(inside.sum() / total),
+        )

@@ -1,0 +1,79 @@
+"""Normalised innovations are those of the textbook, and the window forgets what it should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpcrowd.filters.calibration import CalibrationWindow, normalised_innovations
+
+
+def test_both_forms_are_the_same_as_with_counts() -> None:
+    """The information form must say what (z - H m) / sqrt(H^2 P + R) says, or the bound of 1.96 means nothing."""
+    rng = np.random.default_rng(3)
+    noisy, share, variance = rng.normal(50, 9, (4, 3)), rng.uniform(0.1, 0.9, (4, 1)), rng.uniform(1, 20, (4, 3))
+    prior, prior_var = rng.normal(100, 5, 3), rng.uniform(1, 40, 3)
+    expected = (noisy - share * prior) / np.sqrt(share**2 * prior_var + variance)
+    info_vec, info = share * noisy / variance, share**2 / variance
+    np.testing.assert_allclose(normalised_innovations(info_vec, info, prior, prior_var), expected)
+    full = np.zeros((4, 3, 3))
+    full[:, range(3), range(3)] = info
+    np.testing.assert_allclose(normalised_innovations(info_vec, full, prior, np.diag(prior_var)), expected)
+
+
+def test_a_measured_sum_of_regions_has_its_variance() -> None:
+    """With groups the matrix is not diagonal; the covariance of the prior between the regions then matters."""
+    cov = np.array([[4.0, -3.0], [-3.0, 4.0]])
+    members, variance = np.ones(2), 2.0
+    info_vec, info_mat = members * 15.0 / variance, np.outer(members, members) / variance
+    values = normalised_innovations(info_vec[None], info_mat[None], np.array([6.0, 7.0]), cov)
+    np.testing.assert_allclose(values, (15.0 - 13.0) / np.sqrt(2.0 + variance))
+
+
+def test_regions_without_measurement_or_prior_have_no_value() -> None:
+    """A 0 instead would count as an innovation inside the interval, and hide others that are not."""
+    info = np.array([[0.0, 1.0, 1.0]])
+    values = normalised_innovations(info * 3, info, np.zeros(3), np.array([1.0, np.inf, 1.0]))
+    assert np.isnan(values).tolist() == [[True, True, False]]
+
+
+def test_an_absurd_message_leaves_the_mean_finite() -> None:
+    """JSON has no infinity, and one neighbour's overflow must not blind the operator."""
+    huge = np.array([[1e308]])
+    value = normalised_innovations(huge, np.array([[1.0]]), np.zeros(1), np.ones(1))
+    assert value == [[1e6]]
+
+
+def test_a_slot_that_is_released_again_counts_once() -> None:
+    """A sample that could not be stored leads to a second release of the slot, with the same records."""
+    window = CalibrationWindow(1)
+    window.add(3, np.array([[1.0]]))
+    window.add(4, np.array([[3.0]]))
+    window.add(4, np.array([[0.0]]))
+    summary = window.summary()
+    assert (summary.records, summary.slots, summary.since) == (2, 2, 3)
+    assert (summary.total_coverage, summary.total_mean_square) == (1.0, 0.5)
+
+
+def test_old_slots_leave_the_window() -> None:
+    """Otherwise a change of the crowd would take as long to show as the node has been running."""
+    window = CalibrationWindow(2, length=5)
+    for slot in range(20):
+        window.add(slot, np.full((1, 2), 9.0 if slot < 10 else 0.5))
+    assert window.summary().total_coverage == 1.0
+    assert window.summary().slots == 5
+    window.add(40, np.zeros((0, 2)))
+    assert window.summary().records == 0
+    assert np.isnan(window.summary().total_coverage)
+    assert window.summary().since == 0
+
+
+def test_regions_are_told_apart() -> None:
+    """One region whose model is wrong is to be found among many."""
+    window = CalibrationWindow(3)
+    window.add(0, np.array([[0.1, 4.0, np.nan], [0.2, -4.0, np.nan]]))
+    summary = window.summary()
+    assert summary.coverage[:2].tolist() == [1.0, 0.0]
+    assert summary.mean_square[1] == pytest.approx(16.0)
+    assert np.isnan(summary.coverage[2])
+    assert summary.values.tolist() == [2, 2, 0]

@@ -1,0 +1,47 @@
+"""A server compares what others have measured with what it had expected without it, and never with itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcrowd.filters import ProcessModel
+from dpcrowd.privacy import Guarantee
+from relay_support import Network, message_of
+
+NETWORK = Network(
+    np.array([0.5, 0.25, 0.25]),
+    ProcessModel.of(1.0, [30.0, 60.0]),
+    Guarantee.window(4, epsilon=2.0),
+    samples=4,
+    phases=np.zeros(3, int),
+)
+
+
+def test_a_record_is_compared_with_the_prior_of_its_slot() -> None:
+    """A late record that was compared with a later slot, or with a posterior that has it, would look too good."""
+    server = NETWORK.server(0)
+    noise_var = NETWORK.noise_var
+    records = {(1, 0): np.array([25.0, 50.0]), (2, 1): np.array([40.0, 40.0]), (1, 1): np.array([20.0, 60.0])}
+    server.observe(0, None)
+    server.hear({9: message_of(records, [(1, 0)], NETWORK.price)})
+    assert np.isnan(server.innovations).all(), "nothing was known before"
+    server.observe(1, None)
+    server.hear({9: message_of(records, [(2, 1)], NETWORK.price)})
+    process_var = np.array([30.0, 60.0])
+    record_var = noise_var + 0.25**2 * process_var
+    mean, var = records[1, 0] / 0.25, record_var / 0.25**2 + process_var
+    spread = np.sqrt(0.25**2 * var + record_var)
+    np.testing.assert_allclose(server.innovations, [(records[2, 1] - 0.25 * mean) / spread])
+    server.observe(2, None)
+    server.hear({9: message_of(records, [(1, 1)], NETWORK.price)})
+    np.testing.assert_allclose(server.innovations, [(records[1, 1] - 0.25 * mean) / spread])
+
+
+def test_own_samples_and_records_known_already_are_not_compared() -> None:
+    """A server that judges itself by its own samples would always be satisfied, and twice is once too often."""
+    server = NETWORK.server(0)
+    records = {(1, 0): np.array([25.0, 50.0])}
+    for slot in range(3):
+        server.observe(slot, [50, 100])
+        server.hear({9: message_of(records, [(1, 0)], NETWORK.price)})
+        assert len(server.innovations) == (1 if slot == 0 else 0)
