@@ -27,6 +27,7 @@ __all__ = [
     "slot_length",
     "slots",
     "static",
+    "turnover",
     "users",
     "window",
 ]
@@ -72,6 +73,12 @@ users = click.option(
     default="pinned",
     show_default=True,
     help="Whether users are pinned to a server, or roaming between servers.",
+)
+turnover = click.option(
+    "--turnover",
+    type=float,
+    help="Part of the pinned users who are replaced per slot; 1: everybody chooses a server anew in every slot.  "
+    "[default: 0.05]",
 )
 observation = click.option(
     "--observation",

@@ -49,6 +49,7 @@ _COSTS = {
 @options.correlation
 @options.accounting
 @options.users
+@options.turnover
 @options.observation
 @options.shares
 @click.option(

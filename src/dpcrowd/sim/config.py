@@ -47,6 +47,7 @@ class SimulationConfig:
     burn_in   the first slot that counts in the metrics
     fitted    the fitted model whose expectations the filters know; None: they start from nothing
     learn     whether the filters learn from releases how well their model fits
+    turnover  the part of the pinned users who are replaced per slot; 1: everybody chooses a server anew in every slot
     """
 
     data: DataSet
@@ -66,6 +67,7 @@ class SimulationConfig:
     smoothed: bool = False
     fitted: Model | None = None
     learn: bool = False
+    turnover: float = 1.0
 
     def __post_init__(self) -> None:
         whole_number("runs", self.runs, 1, MOST_RUNS)

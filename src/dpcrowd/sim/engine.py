@@ -100,6 +100,7 @@ class _World:
                 shares=config.shares,
                 observation=config.observation,
                 users=config.users,
+                turnover=config.turnover,
             )
             for run in runs
         ]

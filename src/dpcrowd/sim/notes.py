@@ -84,6 +84,7 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         "guarantee": None if guarantee is None else guarantee.kind,
         "length": None if guarantee is None else guarantee.length,
         "users": config.users,
+        "turnover": config.turnover,
         "accounting": config.accounting,
         "observation": config.observation,
         "form": config.form,

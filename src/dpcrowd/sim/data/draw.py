@@ -112,8 +112,11 @@ def draw_run(
     shares: str | Sequence[float] | Shares = "uniform",
     observation: str = "paper",
     users: str = "pinned",
+    turnover: float = 1.0,
 ) -> RunData:
     """Draw truth, shares and counts of run number `run`.
+
+    turnover  the part of the pinned users who are replaced per slot, for binomial counts (`people`)
 
     Check-ins are always split over the servers (`observation` is not used): shares drawn as 'uniform' or 'per-slot' are
     divided by their sum, explicit ones have to sum to 1.
@@ -129,7 +132,7 @@ def draw_run(
     if isinstance(data, CheckIns):
         server_shares = _probabilities(server_shares, explicit=not isinstance(shares, str))
         return RunData(truth, data.split(server_shares, users, rng), server_shares, partition=True)
-    counts = observe(observation, truth, server_shares, data.change_var, rng, users)
+    counts = observe(observation, truth, server_shares, data.change_var, rng, users, turnover)
     return RunData(truth, counts, server_shares, partition=observation == "binomial" and is_partition(server_shares))
 
 
