@@ -133,6 +133,7 @@ class _SchemeRun:
             runs=len(runs),
             samples=entrant.samples,
             learn=config.learn,
+            turnover=config.turnover,
             engine=networks.engine,
         )
         self.state: Any = entrant.scheme.start(setting)
