@@ -69,8 +69,8 @@ class RelayState:
     base_...              the same after the last slot that is final
     traffic               what was sent in the last slot, in a simulation
     bank                  (L, beliefs, N, d): the filters whose mean the posteriors are, if they learn
-    cross                 (L, servers per run, N, d): what errors have in common with the servers' deviations, if users stay
-                          (`filters.persistence`); (1, ...) where no record is late
+    cross                 (L, servers per run, N, d): what errors have in common with the deviations of servers
+                          whose users stay (`filters.persistence`); (1, ...) where no record is late
     value_bytes           (L, 2, runs): bytes of the integers of a slot's records, and how many records there are
     """
 

@@ -133,7 +133,7 @@ def test_servers_release_the_bits_of_the_simulation(reach: Any, changing: bool, 
 @pytest.mark.parametrize("partition", [False, True])
 @pytest.mark.parametrize("learn", [False, True])
 def test_servers_whose_users_stay(reach: Any, regions: int, partition: bool, learn: bool) -> None:
-    """The memory of deviations depends on the set of records alone: late ones, other batches and engines change no bit."""
+    """The memory of deviations depends on the set of records alone: late ones and other engines change no bit."""
     network = make_network(
         regions=regions,
         partition=partition,
