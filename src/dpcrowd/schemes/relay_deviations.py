@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcrowd.arrays import Bools, Floats
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.observation import ROUNDING
 from dpcrowd.filters.persistence import PersistentRecords, fuse_persistent, ordered_sum
 from dpcrowd.filters.records import Reference, held_pairs
@@ -72,7 +72,7 @@ def _records(
     state: RelayState,
     slot: int,
     active: Bools,
-    rows: np.ndarray,
+    rows: Ints,
     prior: tuple[Floats, Floats],
     reference: Reference,
     engine: Engine,
@@ -112,8 +112,8 @@ def _records(
 def _guard(
     state: RelayState,
     slot: int,
-    rows: np.ndarray,
-    origins: np.ndarray,
+    rows: Ints,
+    origins: Ints,
     records: tuple[Floats, Floats, Floats, Floats],
     reference: Reference,
 ) -> Floats:

@@ -48,7 +48,7 @@ def dense_step(
     step[0] += gain @ sensing
     after = step @ full @ step.T
     after[0, 0] += gain @ np.diag(NOISE[origins]) @ gain
-    return mean + gain @ (noisy - shares[origins] * mean), after[0]
+    return float(mean + gain @ (noisy - shares[origins] * mean)), np.asarray(after[0])
 
 
 @pytest.mark.parametrize("partition", [True, False], ids=["partition", "overlapping"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import draw_run, load
@@ -23,7 +26,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 @pytest.mark.parametrize("shares", [PARTITION, OVERLAPPING], ids=["partition", "overlapping"])
 @pytest.mark.parametrize("turnover", [0.02, 0.3])
-def test_every_slot_is_a_binomial_part(shares: np.ndarray, turnover: float) -> None:
+def test_every_slot_is_a_binomial_part(shares: Floats, turnover: float) -> None:
     """With wrong departures or arrivals, mean and variance of the counts would drift from Binomial(r, H)."""
     truth = np.tile(RISING_AND_FALLING[:, None], (1, REGIONS))
     counts = observe("binomial", truth, shares, np.ones(REGIONS), rng(1), turnover=turnover)
@@ -51,7 +54,7 @@ def test_counts_of_a_partition_sum_to_the_truth() -> None:
 
 @pytest.mark.parametrize("shares", [PARTITION, OVERLAPPING], ids=["partition", "overlapping"])
 @pytest.mark.parametrize("turnover", [0.02, 0.3])
-def test_deviations_persist(shares: np.ndarray, turnover: float) -> None:
+def test_deviations_persist(shares: Floats, turnover: float) -> None:
     """The autocorrelation of a deviation is 1 - turnover per slot while nobody leaves for good."""
     truth = np.full((6, 4_000), 200)
     counts = observe("binomial", truth, shares, np.ones(4_000), rng(4), turnover=turnover)
@@ -102,7 +105,14 @@ def test_huge_regions_are_refused() -> None:
 
 def test_default_of_a_simulation() -> None:
     """Pinned people have a turnover of 5%; roaming users and the paper's observation have none to set."""
-    partition = {"shares": "partition", "servers": 4, "slots": 20, "runs": 1, "density": 1.0, "burn_in": 0}
+    partition: dict[str, Any] = {
+        "shares": "partition",
+        "servers": 4,
+        "slots": 20,
+        "runs": 1,
+        "density": 1.0,
+        "burn_in": 0,
+    }
     assert configure("dpcrowd", **partition).turnover == 0.05
     assert configure("dpcrowd", **partition, turnover=0.3).turnover == 0.3
     assert configure("dpcrowd", **partition, users="roaming").turnover == 1.0
