@@ -10,6 +10,7 @@ __all__ = [
     "accounting",
     "as_json",
     "backend",
+    "composition",
     "correlation",
     "data",
     "data_dir",
@@ -90,6 +91,11 @@ shares = click.option(
     default="uniform",
     show_default=True,
     help="How shares of the population are drawn: uniform, per-slot or partition.",
+)
+composition = click.option(
+    "--composition",
+    type=float,
+    help="Let the shares of a partition differ by region: 5 moderately, 0.5 strongly.  [default: not at all]",
 )
 model = click.option(
     "--model",

@@ -52,6 +52,7 @@ _COSTS = {
 @options.turnover
 @options.observation
 @options.shares
+@options.composition
 @click.option(
     "--graph",
     default="random",

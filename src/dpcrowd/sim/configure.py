@@ -28,7 +28,7 @@ from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.people import checked_turnover
-from dpcrowd.sim.data.shares import checked_shares, is_partition
+from dpcrowd.sim.data.shares import checked_composition, checked_shares, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.fitted import apply_model
 from dpcrowd.sim.network_file import is_network_file, read_network_file
@@ -94,6 +94,7 @@ def configure(
     model: Model | str | os.PathLike[str] | None = None,
     learn: bool | None = None,
     turnover: float | None = None,
+    composition: float | None = None,
 ) -> SimulationConfig:
     """Check everything and build the configuration of a simulation.
 
@@ -126,6 +127,8 @@ def configure(
     learn             whether filters learn from releases how well their model fits; default: with a model
     turnover          the part of the pinned users who are replaced per slot, in (0, 1]; default: 0.05. Roaming users
                       choose a server anew in every slot, which is a turnover of 1
+    composition       makes the shares of a partition differ by region: 5 moderately, 0.5 strongly; default: not at
+                      all. The filters know the public share of each server only
     """
     loading = {
         "slots": slots,
@@ -200,6 +203,7 @@ def configure(
         fitted=model,
         learn=model is not None if learn is None else learn,
         turnover=_turnover(turnover, users, observation, shares),
+        composition=None if composition is None else checked_composition(composition),
     )
     by_name = [reach is None and scheme == Relay.name for _, scheme in labelled]
     entrants = tuple(

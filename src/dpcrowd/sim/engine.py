@@ -101,6 +101,7 @@ class _World:
                 observation=config.observation,
                 users=config.users,
                 turnover=config.turnover,
+                composition=config.composition,
             )
             for run in runs
         ]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcrowd.arrays import PerRegion, ServerCounts, Shares, Truth
+from dpcrowd.arrays import Floats, PerRegion, ServerCounts, Shares, Truth
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.sim.data.people import checked_turnover, draw_overlapping, draw_partition
 from dpcrowd.sim.data.shares import is_partition
@@ -38,10 +38,12 @@ def observe(
     rng: np.random.Generator,
     users: str = "pinned",
     turnover: float = 1.0,
+    by_region: Floats | None = None,
 ) -> ServerCounts:
     """Draw counts (T, m, d) from truth (T, d), shares (m,) or (T, m) and process_var (d,).
 
-    turnover  the part of the pinned users who are replaced per slot, in (0, 1]
+    turnover   the part of the pinned users who are replaced per slot, in (0, 1]
+    by_region  (m, d) shares of a partition that differ by region, by which people choose a server (`binomial` only)
     """
     if kind not in KINDS:
         raise unknown_name("observation", kind, KINDS)
@@ -54,6 +56,8 @@ def observe(
         raise BadInput(f"process variance has shape {process_var.shape}; allowed for {d} regions: ({d},).")
     if kind == "paper":
         return _paper(truth, shares, process_var, rng)
+    if by_region is not None:
+        return draw_partition(truth, by_region, turnover if users == "pinned" else 1.0, rng)
     if turnover < 1.0 and users == "pinned" and shares.ndim == 1:
         draw = draw_partition if is_partition(shares) else draw_overlapping
         return draw(truth, shares, turnover, rng)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcrowd.arrays import Ints, ServerCounts, Shares, Truth
+from dpcrowd.arrays import Floats, Ints, ServerCounts, Shares, Truth
 from dpcrowd.errors import BadInput
 
 __all__ = ["MOST_PEOPLE", "checked_turnover", "draw_overlapping", "draw_partition"]
@@ -35,10 +35,10 @@ def checked_turnover(turnover: float) -> float:
     return float(turnover)
 
 
-def draw_partition(truth: Truth, shares: Shares, turnover: float, rng: np.random.Generator) -> ServerCounts:
-    """Draw counts (T, m, d) that sum to the truth (T, d), from shares (m,) that sum to 1."""
+def draw_partition(truth: Truth, shares: Floats, turnover: float, rng: np.random.Generator) -> ServerCounts:
+    """Draw counts (T, m, d) that sum to the truth (T, d), from shares (m,), or (m, d) by region, that sum to 1."""
     _check_size(truth)
-    probabilities = shares / shares.sum()
+    probabilities = (shares / shares.sum(axis=0)).T
     counts = np.empty((len(truth), len(shares), truth.shape[1]), dtype=np.int64)
     counts[0] = rng.multinomial(truth[0], probabilities).T
     for slot in range(1, len(truth)):

@@ -13,6 +13,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import draw_run, load
 from dpcrowd.sim.data.observe import observe
+from dpcrowd.sim.data.shares import draw_composition
 
 PARTITION = np.array([0.5, 0.3, 0.15, 0.05])
 OVERLAPPING = np.array([0.9, 0.5, 0.3, 0.05])
@@ -121,3 +122,22 @@ def test_default_of_a_simulation() -> None:
         configure("dpcrowd", **partition, users="roaming", turnover=0.3)
     with pytest.raises(BadInput, match="binomial"):
         configure("dpcrowd", **{**partition, "shares": "uniform"}, turnover=0.3)
+
+
+def test_shares_that_differ_by_region() -> None:
+    """Without the composition, a simulation could not show what a wrong public share costs."""
+    by_region = draw_composition(PARTITION, 5.0, REGIONS, rng(6))
+    assert np.allclose(by_region.sum(axis=0), 1.0)
+    assert np.allclose(by_region.mean(axis=1), PARTITION, atol=0.005)
+    assert np.allclose(by_region.var(axis=1), PARTITION * (1.0 - PARTITION) / (5.0 * 4 + 1.0), rtol=0.06)
+    data = load("multi-linear", slots=30)
+    settings: dict[str, Any] = {"seed": 1, "run": 0, "servers": 4, "shares": "partition", "observation": "binomial"}
+    run, plain = (draw_run(data, **settings, turnover=0.2, composition=one) for one in (0.5, None))
+    assert_array_equal(run.counts.sum(axis=1), run.truth)
+    assert_array_equal(run.shares, plain.shares)
+    off = np.abs(run.counts - run.shares[:, None] * run.truth[:, None, :]).mean()
+    assert off > 5.0 * np.abs(plain.counts - plain.shares[:, None] * plain.truth[:, None, :]).mean()
+    with pytest.raises(BadInput, match="composition needs binomial counts"):
+        draw_run(data, **{**settings, "shares": "uniform"}, composition=5.0)
+    with pytest.raises(BadInput, match=r"composition=0\.0; allowed"):
+        configure("dpcrowd", shares="partition", servers=4, slots=20, runs=1, burn_in=0, composition=0.0)
