@@ -57,6 +57,7 @@ class Network:
     observation: Literal["paper", "binomial"] = "paper"
     options: dict[str, Any] = field(default_factory=dict)
     learn: bool = False
+    turnover: float = 1.0
 
     @property
     def servers(self) -> int:
@@ -87,6 +88,7 @@ class Network:
             phases=None if lockstep else self.phases[rows],
             peers=None if number is None else Peers(number, self.shares),
             learn=self.learn,
+            turnover=self.turnover,
         )
 
     def server(self, number: int, account: Account | None = None) -> Server:

@@ -10,6 +10,7 @@ __all__ = [
     "accounting",
     "as_json",
     "backend",
+    "composition",
     "correlation",
     "data",
     "data_dir",
@@ -27,6 +28,7 @@ __all__ = [
     "slot_length",
     "slots",
     "static",
+    "turnover",
     "users",
     "window",
 ]
@@ -73,6 +75,12 @@ users = click.option(
     show_default=True,
     help="Whether users are pinned to a server, or roaming between servers.",
 )
+turnover = click.option(
+    "--turnover",
+    type=float,
+    help="Part of the pinned users who are replaced per slot; 1: everybody chooses a server anew in every slot.  "
+    "[default: 0.05]",
+)
 observation = click.option(
     "--observation",
     help="Model of the observation variance: paper or binomial.  [default: binomial, as in live servers; paper for the "
@@ -83,6 +91,11 @@ shares = click.option(
     default="uniform",
     show_default=True,
     help="How shares of the population are drawn: uniform, per-slot or partition.",
+)
+composition = click.option(
+    "--composition",
+    type=float,
+    help="Let the shares of a partition differ by region: 5 moderately, 0.5 strongly.  [default: not at all]",
 )
 model = click.option(
     "--model",

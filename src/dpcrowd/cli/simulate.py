@@ -49,8 +49,10 @@ _COSTS = {
 @options.correlation
 @options.accounting
 @options.users
+@options.turnover
 @options.observation
 @options.shares
+@options.composition
 @click.option(
     "--graph",
     default="random",

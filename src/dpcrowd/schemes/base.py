@@ -77,6 +77,8 @@ class Setting:
     samples    per window or horizon, where the scheme leaves that open (relay)
     peers      for one server on its own: the network that it belongs to (relay)
     learn      whether filters learn from what is released how well the model fits (`filters.learning`)
+    turnover   the part of a server's users who are replaced per slot; below 1, relay treats deviations from a share as
+               persistent (`filters.persistence`)
     engine     "numba" takes compiled loops, for the simulator; both give the same bits, so it is neither compared nor
                saved
     grouper, pid_loop   deprecated and ignored; give `engine` instead
@@ -96,6 +98,7 @@ class Setting:
     samples: int | None = field(default=None, metadata={"later": True})
     peers: Peers | None = field(default=None, metadata={"later": True})
     learn: bool = field(default=False, metadata={"later": True})
+    turnover: float = field(default=1.0, metadata={"later": True})
     engine: Engine = field(default="numpy", compare=False, metadata={"saved": False})
 
     def __post_init__(self, grouper: object, pid_loop: object) -> None:
@@ -112,6 +115,8 @@ class Setting:
         ):
             if value not in allowed:
                 raise unknown_name(kind, value, allowed)
+        if not 0.0 < self.turnover <= 1.0:
+            raise BadInput(f"turnover={self.turnover!r}; allowed: above 0 and at most 1.")
         check_engine(self.engine)
 
     @property

@@ -23,6 +23,12 @@ from dpcrowd.filters.records import Posterior, RecordSums, Reference, record_sum
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.records import ungrouped
+from dpcrowd.schemes.relay_deviations import (
+    equivalent_sums,
+    fuse_deviations,
+    keep_final_deviations,
+    move_deviations,
+)
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "prior_of", "skip_slots"]
@@ -102,6 +108,7 @@ def _jump(state: RelayState, slot: int) -> None:
                 moved[0][after % state.lag], moved[1][after % state.lag] = mean_var
         mean[:], var[:] = moved
     reset_banks(state)
+    move_deviations(state, first, steps)
     state.last = np.array(slot)
 
 
@@ -141,6 +148,13 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
             prior_var = np.where(known[:, None, None], prior_var, var)
     else:
         prior, prior_var = predict(mean, var, model, slot)
+    if state.cross is not None:
+        reference = _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine)
+        doubted = prior_var * np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
+        mean, var = fuse_deviations(state, slot, active, (prior, doubted), reference, engine)
+        state.mean[place][active], state.mean_var[place][active] = mean[active], var[active]
+        state.known[place][active] = np.isfinite(var[active]).all(axis=1)
+        return
     if not matrix:
         posterior = Posterior(prior, prior_var, state.mean[place], state.mean_var[place], state.known[place], OFF)
         _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine, posterior)
@@ -168,8 +182,13 @@ def _filter_bank(
     priors = predict_bank(bank, model, beliefs, slot)
     prior, prior_var = combined(priors)
     known, recent = before
-    _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine)
-    priors.var *= np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
+    reference = _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine)
+    doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
+    if state.cross is not None:
+        doubted = prior, prior_var * doubt
+        sums = equivalent_sums(doubted, fuse_deviations(state, slot, active, doubted, reference, engine))
+        state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
+    priors.var *= doubt
     state.bank.put(place, update_bank(priors, state.y[place], state.info[place], beliefs))
     state.mean[place], state.mean_var[place] = combined(state.bank.at(place))
     state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
@@ -183,8 +202,10 @@ def _sum(
     guard: tuple[Floats, Floats, Floats] | None,
     engine: Engine,
     posterior: Posterior | None = None,
-) -> None:
+) -> Reference:
     """Sum the information of a slot's records for the servers that are `active`, and update their posteriors, if given.
+
+    Returns what the records were compared with.
 
     known  which servers knew anything before this slot
     guard  means and variances of the prior, and `recent`, with which the guard compares; None: no guard
@@ -216,6 +237,7 @@ def _sum(
         held.indptr, held.indices, table, reference, setting.observation, setting.model.one_step_var, state.servers,
         engine, RecordSums(y, info, state.recent[place], state.scale[place]), active, posterior, words,
     )  # fmt: skip
+    return reference
 
 
 def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
@@ -234,6 +256,7 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             )  # fmt: skip
         state.base[:], state.base_var[:] = state.mean[place], state.mean_var[place]
         state.base_known[:] = state.known[place]
+        keep_final_deviations(state, place)
         if state.links is None or state.lag == 1:  # over one hop no record is late: no slot is filtered again from here
             state.base_recent[:] = state.recent[place]
         if state.bank is not None:

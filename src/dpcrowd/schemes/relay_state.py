@@ -28,6 +28,7 @@ __all__ = [
     "GIVEN_UP",
     "RelayState",
     "back_in_time",
+    "considers_deviations",
     "fill_from_course",
     "reset_banks",
     "servers_per_run",
@@ -40,6 +41,9 @@ GIVEN_UP = -1
 
 MOST_REMEMBERED = 512
 """Servers per run, up to which every receiver remembers every origin."""
+
+MOST_CROSS = 2**26
+"""Numbers per run that the memory of persistent deviations may have; without it, deviations count as fresh."""
 
 MOST_IN_BITS = 8192
 """Servers per run, up to which a simulation keeps a bit for every pair of them."""
@@ -69,6 +73,8 @@ class RelayState:
     base_...              the same after the last slot that is final
     traffic               what was sent in the last slot, in a simulation
     bank                  (L, beliefs, N, d): the filters whose mean the posteriors are, if they learn
+    cross                 (L, servers per run, N, d): what errors have in common with the deviations of servers
+                          whose users stay (`filters.persistence`); (1, ...) where no record is late
     value_bytes           (L, 2, runs): bytes of the integers of a slot's records, and how many records there are
     """
 
@@ -106,6 +112,8 @@ class RelayState:
     traffic: Traffic | None = None
     bank: Bank | None = None
     base_bank: Bank | None = None
+    cross: Floats | None = None
+    base_cross: Floats | None = None
 
     @property
     def lag(self) -> int:
@@ -200,9 +208,21 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         state.base_bank = start_bank(setting.model, receivers, -1)
         banks = [state.base_bank] * lag
         state.bank = Bank(*(np.stack([getattr(bank, f.name) for bank in banks]) for f in fields(Bank)))
+    if considers_deviations(setting, lag):
+        depth = lag if state.links is None else 1
+        state.cross = np.zeros((depth, servers, receivers, regions))
+        state.base_cross = np.zeros((servers, receivers, regions))
     if setting.model.course is not None:
         fill_from_course(state, 0)
     return state
+
+
+def considers_deviations(setting: Setting, lag: int) -> bool:
+    """Whether the filters remember what their errors have in common with the servers' persistent deviations."""
+    if setting.turnover == 1.0 or setting.observation != "binomial" or setting.form != "diagonal":
+        return False
+    receivers = setting.servers // setting.runs
+    return lag * servers_per_run(setting) * receivers * setting.regions <= MOST_CROSS
 
 
 def fill_from_course(state: RelayState, until: int) -> None:
@@ -259,6 +279,9 @@ def back_in_time(state: RelayState, fresh: RelayState, last: int) -> RelayState:
     fresh.base = moved_in_time(state.mean[latest], model, int(state.last), -1).copy()
     fresh.base_var = state.mean_var[latest].copy()
     reset_banks(fresh)
+    if fresh.cross is not None and state.cross is not None:
+        fresh.cross[:] = state.cross[latest]
+        fresh.base_cross = state.cross[latest].copy()
     fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
     if state.scores is not None:
         fresh.scores = state.scores

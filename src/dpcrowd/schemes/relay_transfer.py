@@ -72,6 +72,7 @@ def _same_model(old: Setting, new: Setting) -> bool:
     for name in ("transition", "process_var"):
         before, now = getattr(old.model, name), getattr(new.model, name)
         same = same and before.shape == now.shape and bool((before == now).all())
+    same = same and old.turnover == new.turnover
     return same and old.learn == new.learn and same_course(old.model.course, new.model.course)
 
 
@@ -86,6 +87,10 @@ def _with_records(state: RelayState, fresh: RelayState, origins: Places) -> Rela
         setattr(fresh, name, _moved(getattr(state, name), getattr(fresh, name), origins, axis=1))
     if state.groups is not None and fresh.groups is not None:
         fresh.groups = _moved(state.groups, fresh.groups, origins, axis=1)
+    if state.cross is not None and state.base_cross is not None and fresh.cross is not None:
+        assert fresh.base_cross is not None
+        fresh.cross = _moved(state.cross, fresh.cross, origins, axis=1)
+        fresh.base_cross = _moved(state.base_cross, fresh.base_cross, origins, axis=0)
     _take_scores(state, fresh, origins)
     if state.scores is not None:
         fresh.penalty = _moved(state.penalty, fresh.penalty, origins, axis=2)
@@ -125,6 +130,11 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
     fresh.base_var = var.copy()
     fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
     reset_banks(fresh)
+    if state.cross is not None and fresh.cross is not None:
+        cross = np.zeros((*fresh.cross.shape[1:3], state.setting.regions))
+        cross = _moved(state.cross[latest], cross, origins, axis=0)
+        fresh.cross[..., kept] = cross[..., came]
+        fresh.base_cross = fresh.cross[0].copy()
     if fresh.scores is not None:
         fresh.penalty[:] = fresh.scores.penalty()
         fresh.suspicious[:] = fresh.scores.suspicious

@@ -112,7 +112,7 @@ def _counts(one: Field[Any], value: Any) -> bool:
     if not one.metadata.get("later"):
         return True
     now = getattr(value, one.name)
-    return not (now is one.default or (isinstance(now, int) and now == one.default))
+    return not (now is one.default or (isinstance(now, int | float) and now == one.default))
 
 
 def to_bytes(arrays: Arrays) -> bytes:

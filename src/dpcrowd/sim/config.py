@@ -47,6 +47,8 @@ class SimulationConfig:
     burn_in   the first slot that counts in the metrics
     fitted    the fitted model whose expectations the filters know; None: they start from nothing
     learn     whether the filters learn from releases how well their model fits
+    turnover  the part of the pinned users who are replaced per slot; 1: everybody chooses a server anew in every slot
+    composition  how much the shares of a partition differ by region; None: not at all
     """
 
     data: DataSet
@@ -66,6 +68,8 @@ class SimulationConfig:
     smoothed: bool = False
     fitted: Model | None = None
     learn: bool = False
+    turnover: float = 1.0
+    composition: float | None = None
 
     def __post_init__(self) -> None:
         whole_number("runs", self.runs, 1, MOST_RUNS)

@@ -27,7 +27,8 @@ from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
-from dpcrowd.sim.data.shares import checked_shares, is_partition
+from dpcrowd.sim.data.people import checked_turnover
+from dpcrowd.sim.data.shares import checked_composition, checked_shares, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.fitted import apply_model
 from dpcrowd.sim.network_file import is_network_file, read_network_file
@@ -40,6 +41,7 @@ __all__ = ["Data", "Schemes", "TuningLike", "configure"]
 _SERVERS = 50
 _MOST_SERVERS = 10_000_000
 _DENSITY = 0.1
+_TURNOVER = 0.05
 _OBSERVED_AS_PEOPLE = (
     "Each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
     "observation=paper gives the one before."
@@ -91,6 +93,8 @@ def configure(
     data_dir: str | os.PathLike[str] | None = None,
     model: Model | str | os.PathLike[str] | None = None,
     learn: bool | None = None,
+    turnover: float | None = None,
+    composition: float | None = None,
 ) -> SimulationConfig:
     """Check everything and build the configuration of a simulation.
 
@@ -121,6 +125,10 @@ def configure(
                       too; default: those of the data set
     model             a process model of `dpcrowd fit`, or its file: what all filters know of every slot beforehand
     learn             whether filters learn from releases how well their model fits; default: with a model
+    turnover          the part of the pinned users who are replaced per slot, in (0, 1]; default: 0.05. Roaming users
+                      choose a server anew in every slot, which is a turnover of 1
+    composition       makes the shares of a partition differ by region: 5 moderately, 0.5 strongly; default: not at
+                      all. The filters know the public share of each server only
     """
     loading = {
         "slots": slots,
@@ -194,6 +202,8 @@ def configure(
         smoothed=smoothed,
         fitted=model,
         learn=model is not None if learn is None else learn,
+        turnover=_turnover(turnover, users, observation, shares),
+        composition=None if composition is None else checked_composition(composition),
     )
     by_name = [reach is None and scheme == Relay.name for _, scheme in labelled]
     entrants = tuple(
@@ -201,6 +211,25 @@ def configure(
         for entrant, open_reach in zip(entrants, by_name, strict=True)
     )
     return replace(config, entrants=tuple(_with_samples(config, entrant) for entrant in entrants))
+
+
+def _turnover(turnover: float | None, users: Users, observation: Observation, shares: str | Sequence[float]) -> float:
+    """Return the turnover of a simulation; 1 where users roam, or where counts do not come from people who stay."""
+    changing = shares == "per-slot" if isinstance(shares, str) else np.ndim(shares) > 1
+    if turnover is not None:
+        checked_turnover(turnover)
+        if turnover < 1.0 and changing:
+            raise BadInput(f"turnover={turnover:g} is for constant shares, but these change in every slot.")
+        if turnover < 1.0 and users == "roaming":
+            raise BadInput(f"turnover={turnover:g} is for pinned users; roaming users choose a server in every slot.")
+        if turnover < 1.0 and observation == "paper":
+            raise BadInput(
+                f"turnover={turnover:g} is for binomial counts; the paper's observation has no people. Give "
+                "observation=binomial, or leave the turnover out."
+            )
+    if users == "roaming" or observation == "paper" or changing:
+        return 1.0
+    return _TURNOVER if turnover is None else float(turnover)
 
 
 def _with_reach(config: SimulationConfig, entrant: Entrant) -> Entrant:

@@ -100,6 +100,8 @@ class _World:
                 shares=config.shares,
                 observation=config.observation,
                 users=config.users,
+                turnover=config.turnover,
+                composition=config.composition,
             )
             for run in runs
         ]
@@ -132,6 +134,7 @@ class _SchemeRun:
             runs=len(runs),
             samples=entrant.samples,
             learn=config.learn,
+            turnover=config.turnover,
             engine=networks.engine,
         )
         self.state: Any = entrant.scheme.start(setting)

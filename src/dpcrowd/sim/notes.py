@@ -84,6 +84,7 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         "guarantee": None if guarantee is None else guarantee.kind,
         "length": None if guarantee is None else guarantee.length,
         "users": config.users,
+        "turnover": config.turnover,
         "accounting": config.accounting,
         "observation": config.observation,
         "form": config.form,
@@ -93,6 +94,7 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         "reach": None if relay is None else str(relay.max_hops or "all"),
         "hops_per_slot": None if relay is None else str(relay.rounds or "all"),
         "lag": None if relay is None else float(relay.lag),
+        **({} if config.composition is None else {"composition": config.composition}),
         **_of_model(config),
     }
 

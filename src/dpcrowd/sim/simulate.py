@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpcrowd.schemes.nonprivate import NonPrivate
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.backends import Backend, run_tasks
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.configure import Data, Schemes, configure
@@ -131,6 +132,9 @@ def batches(config: SimulationConfig, runs: Sequence[int], jobs: int | None) -> 
     width = len(config.data.regions) if config.form == "matrix" else 1
     arrays = 2 + 2 * config.keep_estimates + 4 * width * config.smoothed
     by_memory = _BATCH_BYTES // (8 * each * config.data.slots * arrays)
+    if config.turnover < 1.0:  # relay remembers the deviations of all servers at all servers, in the last slots
+        lag = max((entrant.scheme.lag for entrant in config.entrants if isinstance(entrant.scheme, Relay)), default=0)
+        by_memory = min(by_memory, _BATCH_BYTES // (8 * each * config.servers * (lag + 1)))
     cores = jobs or os.cpu_count() or 1
     by_cores = -(-len(runs) // cores)
     size = max(1, min(by_cache, by_memory, by_cores))

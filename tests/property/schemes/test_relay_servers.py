@@ -31,11 +31,11 @@ Cut = set[tuple[int, int]]
 """(slot, server): neither samples nor links."""
 
 
-def make_network(users: Users = "pinned", regions: int = 2, **more: Any) -> Network:
-    rng = np.random.default_rng(1)
+def make_network(users: Users = "pinned", regions: int = 2, partition: bool = False, **more: Any) -> Network:
+    shares = np.random.default_rng(1).uniform(0.2, 1.0, SERVERS)
     options: dict[str, Any] = {"lag": 6, **more}
     return Network(
-        shares=rng.uniform(0.2, 1.0, SERVERS),
+        shares=shares / shares.sum() if partition else shares,
         model=ProcessModel.of(1.0, np.linspace(100.0, 50.0, regions)),
         guarantee=Guarantee.window(20, 1.0, users=users),
         samples=7,
@@ -126,6 +126,42 @@ def test_servers_release_the_bits_of_the_simulation(reach: Any, changing: bool, 
     observation: Any = "binomial" if changing else "paper"
     network = make_network(form=form, observation=observation, options={"reach": reach})
     assert_same(run_servers(network, changing, set()), simulate(network, engine, changing, set()))
+
+
+@pytest.mark.parametrize("regions", [1, 2])
+@pytest.mark.parametrize("reach", [1, 2, "all"])
+@pytest.mark.parametrize("partition", [False, True])
+@pytest.mark.parametrize("learn", [False, True])
+def test_servers_whose_users_stay(reach: Any, regions: int, partition: bool, learn: bool) -> None:
+    """The memory of deviations depends on the set of records alone: late ones and other engines change no bit."""
+    network = make_network(
+        regions=regions,
+        partition=partition,
+        observation="binomial",
+        turnover=0.1,
+        learn=learn,
+        options={"reach": reach},
+    )
+    servers = run_servers(network, True, set())
+    assert_same(servers, simulate(network, "numpy", True, set()))
+    assert_same(servers, simulate(network, "numba", True, set()))
+    plain = simulate(replace(network, turnover=1.0), "numpy", True, set())
+    assert bits(plain[-1].variance[0]) != bits(servers[-1][0].variance)
+
+
+@pytest.mark.parametrize("partition", [False, True])
+def test_servers_whose_users_stay_are_saved_and_restored(partition: bool) -> None:
+    """A memory of deviations that was not saved would begin anew, with too narrow intervals."""
+    network = make_network(partition=partition, observation="binomial", turnover=0.1)
+
+    def restart(slot: int, servers: list[Server]) -> None:
+        number = slot % SERVERS
+        saved, fresh = servers[number].save(), network.server(number)
+        fresh.restore(saved)
+        assert fresh.save() == saved
+        servers[number] = fresh
+
+    assert_same(run_servers(network, True, set(), restart), simulate(network, "numpy", True, set()))
 
 
 @pytest.mark.parametrize("users", ["pinned", "roaming"])

@@ -88,6 +88,7 @@ class Point:
                 shares=self.shares,
                 graph=self.graph,
                 dynamic=self.dynamic,
+                turnover=1.0,
             )
             for entry in self.entries
         ]

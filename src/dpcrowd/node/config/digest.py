@@ -50,8 +50,9 @@ def canonical(network: NetworkConfig) -> bytes:
     else:
         scheme["model"] = model_digest(network.fitted)  # what it says, not how its file is laid out
         del scheme["process_var"]
-    if scheme["learn"] is None:
-        del scheme["learn"]
+    for name in ("learn", "turnover"):
+        if scheme[name] is None:
+            del scheme[name]
     for server in plain["server"]:
         server["keys"] = sorted(server["keys"])
         if server["keep"] == 1.0:

@@ -253,6 +253,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             observation=self.method.observation,
             form=self.method.form,
             learn=self.fitted is not None if self.method.learn is None else self.method.learn,
+            turnover=1.0 if self.method.turnover is None else self.method.turnover,
             phases=phases,
             peers=peers,
         )
@@ -331,6 +332,23 @@ def _check_links(network: NetworkConfig) -> None:
         raise InvalidValue(f"server[{isolated[0]}]", text)
 
 
+def _check_turnover(network: NetworkConfig) -> None:
+    """Refuse a turnover that no filter would look at."""
+    method, users = network.method, network.guarantee_section.users
+    if method.turnover is None or method.turnover == 1.0:
+        return
+    for wrong, given, needed in (
+        (method.name != Relay.name, f'scheme "{method.name}"', 'name = "relay"'),
+        (users == "roaming", "roaming users, who choose a server in every slot", 'users = "pinned" in [guarantee]'),
+        (method.observation != "binomial", f'observation "{method.observation}"', 'observation = "binomial"'),
+        (method.form != "diagonal", f'form "{method.form}"', 'form = "diagonal"'),
+    ):
+        if wrong:
+            raise InvalidValue(
+                "scheme.turnover", f"given {method.turnover:g} with {given}; it needs {needed}, or leave it out."
+            )
+
+
 def _check_scheme(network: NetworkConfig) -> None:
     """Refuse a scheme that cannot run live, and options, numbers or a guarantee that do not fit it."""
     method, regions = network.method, len(network.regions)
@@ -346,6 +364,7 @@ def _check_scheme(network: NetworkConfig) -> None:
             method.accounting == "per-region"
         )
         raise InvalidValue("scheme.accounting", f"given '{method.accounting}'; a live node allows only \"sound\"{why}.")
+    _check_turnover(network)
     _check_model(network)
     if isinstance(method.process_var, tuple) and len(method.process_var) != regions:
         raise InvalidValue(

@@ -40,6 +40,7 @@ _RECORDS = {
     "reach": ('"all"', "relay: how many links a record travels"),
     "lag": ("16", "relay: how many slots a record may be late"),
     "guard": ("true", "relay: whether records that are far off count less"),
+    "turnover": ("1.0", "relay: part of a server's users who are replaced per slot, if they are pinned"),
 }
 """The settings of relay with their defaults, and what they mean."""
 
@@ -223,9 +224,9 @@ def _schedule(interval: int | None) -> str:
 
 def _records(samples: int | None, reach: int | Literal["all"] | None, lag: int | None) -> str:
     """Return the settings of relay; those that are None as comments of the advanced sample."""
-    values = {"samples": samples, "reach": '"all"' if reach == "all" else reach, "lag": lag, "guard": None}
+    values = {"samples": samples, "reach": '"all"' if reach == "all" else reach, "lag": lag}
     return "\n".join(
-        f"#+ {name} = {default}\t# {text}" if values[name] is None else f"{name} = {values[name]}\t# {text}"
+        f"#+ {name} = {default}\t# {text}" if values.get(name) is None else f"{name} = {values[name]}\t# {text}"
         for name, (default, text) in _RECORDS.items()
     )
 

@@ -254,11 +254,20 @@ class SchemeSection(Section, frozen=True, kw_only=True):
         bool | None,
         about("Whether servers learn from releases how well their model fits; default: with a model.", "true or false"),
     ] = None
+    turnover: Annotated[
+        float | None,
+        about(
+            "Part of a server's users who are replaced per slot (`relay`, pinned users); default: 1.",
+            "a number above 0 and at most 1",
+        ),
+    ] = None
     tuning: Annotated[Tuning, about("Parameters of sampling, budget and grouping.")] = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
         if self.lag is not None and not 1 <= self.lag <= _LONGEST_LAG:
             raise InvalidValue("lag", f"given {self.lag}; allowed: 1 to {_LONGEST_LAG} slots.")
+        if self.turnover is not None and not 0.0 < self.turnover <= 1.0:
+            raise InvalidValue("turnover", f"given {self.turnover:g}; allowed: above 0, at most 1.")
 
 
 Share = Annotated[

@@ -24,7 +24,7 @@ from dpcrowd.sim.data.packaged import PACKAGED, packaged
 from dpcrowd.sim.data.plugin import plugin_data
 from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import GIVEN_BY_HAND, believed
-from dpcrowd.sim.data.shares import draw_shares, is_partition, normalised
+from dpcrowd.sim.data.shares import draw_composition, draw_shares, is_partition, normalised
 from dpcrowd.sim.data.synthetic import linear, multi_linear, select_regions
 from dpcrowd.sim.data.tables import read_table
 
@@ -112,8 +112,14 @@ def draw_run(
     shares: str | Sequence[float] | Shares = "uniform",
     observation: str = "paper",
     users: str = "pinned",
+    turnover: float = 1.0,
+    composition: float | None = None,
 ) -> RunData:
     """Draw truth, shares and counts of run number `run`.
+
+    turnover     the part of the pinned users who are replaced per slot, for binomial counts (`people`)
+    composition  makes the shares of a partition differ by region (`shares.draw_composition`); `RunData.shares` are
+                 the public ones, one number per server
 
     Check-ins are always split over the servers (`observation` is not used): shares drawn as 'uniform' or 'per-slot' are
     divided by their sum, explicit ones have to sum to 1.
@@ -127,9 +133,17 @@ def draw_run(
     server_shares = draw_shares(shares, servers, data.slots, generator(seed, run, Purpose.SHARES))
     rng = generator(seed, run, Purpose.OBSERVATION)
     if isinstance(data, CheckIns):
+        if composition is not None:
+            raise BadInput("composition is for counts; check-ins have people of their own. Leave it out.")
         server_shares = _probabilities(server_shares, explicit=not isinstance(shares, str))
         return RunData(truth, data.split(server_shares, users, rng), server_shares, partition=True)
-    counts = observe(observation, truth, server_shares, data.change_var, rng, users)
+    by_region = None
+    if composition is not None:
+        if observation != "binomial" or server_shares.ndim > 1 or not is_partition(server_shares):
+            raise BadInput("composition needs binomial counts and constant shares that sum to 1 (shares=partition).")
+        rng_of_shares = generator(seed, run, Purpose.COMPOSITION)
+        by_region = draw_composition(server_shares, composition, truth.shape[1], rng_of_shares)
+    counts = observe(observation, truth, server_shares, data.change_var, rng, users, turnover, by_region)
     return RunData(truth, counts, server_shares, partition=observation == "binomial" and is_partition(server_shares))
 
 

@@ -5,19 +5,23 @@
     binomial with shares that sum to 1: a multinomial split, so that the servers' counts sum to the truth exactly
 
 With `paper` the formula is applied to each server whatever the shares are: counts of a partition then sum to the truth
-on average only. Counts carry no identities, so pinned and roaming users give the same draw here; raw check-ins
-(`checkins`) tell them apart.
+on average only.
 
-Numbers are drawn slot by slot: observing slots 0..9 and then 10..19 with one generator gives the same as observing
-all 20 at once (not so for the multinomial split, which goes server by server).
+With a turnover below 1 the users of `binomial` are people who stay for a while (`people`), if they are pinned and the
+shares are constant. Roaming users, and users whose servers' shares change in every slot, choose anew in every slot,
+and so does everybody with a turnover of 1. Raw check-ins (`checkins`) have people of their own.
+
+With a turnover of 1 numbers are drawn slot by slot: observing slots 0..9 and then 10..19 with one generator gives the
+same as observing all 20 at once (not so for the multinomial split, which goes server by server).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dpcrowd.arrays import PerRegion, ServerCounts, Shares, Truth
+from dpcrowd.arrays import Floats, PerRegion, ServerCounts, Shares, Truth
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.sim.data.people import checked_turnover, draw_overlapping, draw_partition
 from dpcrowd.sim.data.shares import is_partition
 
 __all__ = ["KINDS", "USERS", "checked_users", "observe"]
@@ -33,11 +37,18 @@ def observe(
     process_var: PerRegion,
     rng: np.random.Generator,
     users: str = "pinned",
+    turnover: float = 1.0,
+    by_region: Floats | None = None,
 ) -> ServerCounts:
-    """Draw counts (T, m, d) from truth (T, d), shares (m,) or (T, m) and process_var (d,)."""
+    """Draw counts (T, m, d) from truth (T, d), shares (m,) or (T, m) and process_var (d,).
+
+    turnover   the part of the pinned users who are replaced per slot, in (0, 1]
+    by_region  (m, d) shares of a partition that differ by region, by which people choose a server (`binomial` only)
+    """
     if kind not in KINDS:
         raise unknown_name("observation", kind, KINDS)
     checked_users(users)
+    turnover = checked_turnover(turnover)
     slots, d = truth.shape
     if shares.ndim not in (1, 2) or (shares.ndim == 2 and shares.shape[0] != slots):
         raise BadInput(f"shares have shape {shares.shape}; allowed: (servers,) or (slots, servers) = ({slots}, ...).")
@@ -45,6 +56,11 @@ def observe(
         raise BadInput(f"process variance has shape {process_var.shape}; allowed for {d} regions: ({d},).")
     if kind == "paper":
         return _paper(truth, shares, process_var, rng)
+    if by_region is not None:
+        return draw_partition(truth, by_region, turnover if users == "pinned" else 1.0, rng)
+    if turnover < 1.0 and users == "pinned" and shares.ndim == 1:
+        draw = draw_partition if is_partition(shares) else draw_overlapping
+        return draw(truth, shares, turnover, rng)
     if is_partition(shares):
         return _multinomial(truth, shares, rng)
     return rng.binomial(truth[:, None, :], np.broadcast_to(shares, (slots, shares.shape[-1]))[:, :, None])

@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     OBSERVATION = 2
     GRAPH = 3
     NOISE = 4
+    COMPOSITION = 5
 
 
 def sequence(seed: int, run: int, purpose: Purpose) -> np.random.SeedSequence:

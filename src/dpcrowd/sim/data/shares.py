@@ -5,6 +5,9 @@
     partition  U(0.05, 1) divided by its sum, so that the shares sum to 1 and each user is at one server. No share is
                further than a factor 20 from another one, unlike a Dirichlet draw, whose smallest share tends to 0.
 
+Real servers differ by region: a hospital sees most of its own quarter and little of the next. `draw_composition` makes
+the shares of a partition differ, region by region; the share that is public is still one number per server.
+
 With `uniform`, 50 shares sum to about 26: each user is at 26 servers at once, and epsilon holds per server only.
 """
 
@@ -14,10 +17,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcrowd.arrays import Shares
+from dpcrowd.arrays import Floats, Shares
 from dpcrowd.errors import BadInput, unknown_name
 
-__all__ = ["KINDS", "SMALLEST", "checked_shares", "draw_shares", "is_partition", "normalised"]
+__all__ = [
+    "KINDS",
+    "SMALLEST",
+    "checked_composition",
+    "checked_shares",
+    "draw_composition",
+    "draw_shares",
+    "is_partition",
+    "normalised",
+]
 
 KINDS = ("uniform", "per-slot", "partition")
 SMALLEST = 0.05
@@ -36,6 +48,26 @@ def draw_shares(kind: str | Sequence[float] | Shares, servers: int, slots: int, 
         return rng.uniform(SMALLEST, 1.0, (slots, servers))
     shares = rng.uniform(SMALLEST, 1.0, servers)
     return normalised(shares) if kind == "partition" else shares
+
+
+def draw_composition(shares: Shares, composition: float, regions: int, rng: np.random.Generator) -> Floats:
+    """Return shares (servers, regions) of a partition that differ by region, around the public shares (servers,).
+
+    Those of a region are a draw of Dirichlet(composition m H): H on average, with the variance H (1 - H)/(composition
+    m + 1). For equal shares of many servers the standard deviation is H/sqrt(composition): with 5 a share of 5% is from
+    2% to 10% in most regions, with 0.5 most shares are near 0 and a few are large.
+    """
+    return np.ascontiguousarray(rng.dirichlet(checked_composition(composition) * len(shares) * shares, regions).T)
+
+
+def checked_composition(composition: float) -> float:
+    """Return a concentration of shares by region, or refuse it."""
+    if isinstance(composition, bool) or not isinstance(composition, int | float) or not 0.01 <= composition <= 1e6:
+        raise BadInput(
+            f"composition={composition!r}; allowed: 0.01 to 1,000,000. The smaller it is, the more the shares of a "
+            "server differ by region."
+        )
+    return float(composition)
 
 
 def checked_shares(shares: Sequence[float] | Shares, servers: int, slots: int) -> Shares:

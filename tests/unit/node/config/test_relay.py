@@ -45,6 +45,22 @@ def test_options_arrive() -> None:
     assert relay_of(network_of(relay_tables(interval=10))).samples_per(100) == 10
 
 
+def test_turnover() -> None:
+    """It changes what servers compute from the same records, so it is in the digest, and refused where unused."""
+    plain, network = network_of(relay_tables(samples=20)), network_of(relay_tables(samples=20, turnover=0.05))
+    assert (plain.setting("b").turnover, network.setting("b").turnover) == (1.0, 0.05)
+    assert digest(plain) != digest(network)
+    for options, reason in (
+        ({"turnover": 0.0}, "above 0, at most 1"),
+        ({"turnover": 0.1, "observation": "paper"}, 'observation = "binomial"'),
+        ({"turnover": 0.1, "form": "matrix"}, 'form = "diagonal"'),
+    ):
+        with pytest.raises(BadInput, match=reason):
+            network_of(relay_tables(samples=20, **options))
+    with pytest.raises(BadInput, match="roaming users"):
+        network_of(changed(relay_tables(samples=10, turnover=0.1), "guarantee.users", "roaming"))
+
+
 def test_users_who_roam_are_sampled_in_lockstep() -> None:
     """Otherwise a user who visits several servers would pay at each of them."""
     network = network_of(changed(relay_tables(samples=10), "guarantee.users", "roaming"))

@@ -1,0 +1,118 @@
+"""Records of servers whose users stay: a server's deviation from H r persists, and errors remember whose it was.
+
+A server's count is c = H r + delta. While its users stay, so does delta: it is a slowly changing state
+
+    delta(t) = s delta(t-1) + arrivals and departures          s = 1 - turnover
+    Cov(delta) = r (diag(H) - H H^T)     users are partitioned (the shares sum to 1)
+               = r diag(H (1 - H))       servers overlap, and are independent of each other
+
+Who takes the deviations of two records of one server for independent believes in too narrow intervals. A filter with
+every delta in its state would cost m^2 numbers per region. It is enough to remember what the estimate's error e has in
+common with each deviation, x_i = Cov(e, delta_i): m numbers per region (a Schmidt-Kalman filter: deviations are
+considered, not estimated). With P = Var(e), the records z = H r + delta + noise of a slot, and nu = z - H prior:
+
+    predict   x <- a s x
+    S = Cov(nu) = D + c H H^T - H x^T - x H^T        D = noise + H r,       c = P - r     partitioned
+                                                     D = noise + H (1-H) r, c = P         overlapping
+    gain      k = S^-1 (P H - x)                     the best for P, given x
+    update    mean += k nu,   P -= k (P H - x),   x <- (1 - k H) x + Cov(delta) k
+
+S is a diagonal matrix and one of rank 2, so k follows from five sums over the records, in order of the origins:
+
+    A = sum H^2/D    B = sum H x/D    C = sum x^2/D    F = sum H nu/D    G = sum x nu/D       r' = r or 0, as in c
+    Delta = A (c - C) + (1 - B)^2      phi = 1 - k H = (1 - B - A r')/Delta      beta = (c - C + r' (1 - B))/Delta
+    k = (beta H - phi x)/D             P <- ((P - C) (1 - A r') - r' B^2)/Delta
+
+For any gain the variance that this recursion has is the error's, if the model is right. With s = 0 and overlapping
+servers it is the usual update. Deviations of other servers are not estimated, so a record of a server of which
+everything is known already counts as much as its noise and its prior deviation allow, and not more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.filters.observation import ROUNDING
+
+__all__ = ["PersistentRecords", "fuse_persistent", "ordered_sum"]
+
+_LEAST_PART = 1e-9
+"""Of the variance: rounding must not make a posterior certain."""
+
+
+@dataclass(frozen=True)
+class PersistentRecords:
+    """The records of one slot, for n receivers whose networks have m servers each.
+
+    origins    (k,) the places of the servers that have made records
+    noisy      (k, n, d) z; 0 where a receiver does not have the record
+    noise_var  (k, n, d) the variance of its noise, with what a guard adds; infinite where there is no record
+    shares     (m, n, 1) of all servers of the receiver's network
+    people     (n, d) r, for the variance of the deviations
+    """
+
+    origins: Ints
+    noisy: Floats
+    noise_var: Floats
+    shares: Floats
+    people: Floats
+    partition: Bools
+    """(n, 1) whether the users of the receiver's network are partitioned."""
+
+
+def fuse_persistent(
+    prior: Floats, prior_var: Floats, cross: Floats, records: PersistentRecords
+) -> tuple[Floats, Floats, Floats]:
+    """Return posterior mean and variance (n, d), and x (m, n, d), from the priors of the slot and its records."""
+    people, share = records.people, records.shares
+    spread = np.where(records.partition, share * people, np.maximum(share * (1.0 - share) * people, ROUNDING))
+    is_known = np.isfinite(prior_var)
+    known_var = np.where(is_known, prior_var, 1.0)
+    origins = records.origins
+    informed = np.isfinite(records.noise_var).any(axis=0)
+    cross = np.where(is_known, np.where(informed, _consistent(cross, spread, known_var), cross), 0.0)
+    own, common = share[origins], cross[origins]
+    weight = 1.0 / (records.noise_var + spread[origins])
+    innovation = records.noisy - own * prior
+    weighted_share, weighted_common = weight * own, weight * common
+    a = ordered_sum(weighted_share * own)
+    b = ordered_sum(weighted_share * common)
+    c = ordered_sum(weighted_common * common)
+    by_share, by_common = ordered_sum(weighted_share * innovation), ordered_sum(weighted_common * innovation)
+    crowd = np.where(records.partition, people, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        delta = a * (known_var - crowd - c) + np.square(1.0 - b)
+        phi = np.where(is_known, (1.0 - b - a * crowd) / delta, 0.0)
+        beta = np.where(is_known, (known_var - crowd - c + crowd * (1.0 - b)) / delta, 1.0 / a)
+        var = ((known_var - c) * (1.0 - a * crowd) - crowd * b * b) / delta
+        var = np.where(is_known, np.maximum(var, _LEAST_PART * known_var), 1.0 / a - crowd)
+    phi, beta = np.where(informed, phi, 1.0), np.where(informed, beta, 0.0)
+    var = np.where(informed, np.maximum(var, 0.0), prior_var)
+    mean = prior + beta * by_share - phi * by_common
+    after = phi * cross
+    after -= share * np.where(records.partition, crowd * (1.0 - phi), 0.0)
+    after[origins] += spread[origins] * (beta * weighted_share - phi * weighted_common)
+    return mean, var, after
+
+
+def _consistent(cross: Floats, spread: Floats, variance: Floats) -> Floats:
+    """Return x, made smaller where no error of this variance could have so much in common with the deviations.
+
+    That happens where the crowd, and with it the deviations, has become smaller. The sum of x^2/spread is at most P.
+    """
+    explained = ordered_sum(np.square(cross) / spread)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(explained > variance, np.sqrt(variance / explained), 1.0)
+    return cross * factor
+
+
+def ordered_sum(values: Floats) -> Floats:
+    """Return the sum over the origins, the first axis, added one after the other, whatever the shape is."""
+    if not len(values):
+        return np.zeros(values.shape[1:])
+    if values[0].size > 1:
+        return np.asarray(values.sum(axis=0))
+    return np.asarray(np.cumsum(values, axis=0)[-1])

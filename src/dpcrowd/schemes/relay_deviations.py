@@ -1,0 +1,136 @@
+"""Relay's filter where users stay: the records of a slot as `filters.persistence` takes them, and what follows.
+
+Everything is a function of the set of records, summed in order of their origins: servers with the same records have
+the same memory of deviations, whichever arrived late.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.filters.observation import ROUNDING
+from dpcrowd.filters.persistence import PersistentRecords, fuse_persistent, ordered_sum
+from dpcrowd.filters.records import Reference, held_pairs
+from dpcrowd.kernels.engine import Engine
+from dpcrowd.schemes.relay_state import RelayState
+
+__all__ = ["equivalent_sums", "fuse_deviations", "keep_final_deviations", "move_deviations"]
+
+_SUM_TOLERANCE = 1e-6
+
+
+def fuse_deviations(
+    state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], reference: Reference, engine: Engine
+) -> tuple[Floats, Floats]:
+    """Return means and variances (N, d) after a slot's records, and remember the deviations of those in `active`.
+
+    prior      means and variances (N, d); those of receivers that are not active come back as they are
+    reference  what the guard has compared the records with
+    """
+    assert state.cross is not None and state.base_cross is not None
+    depth = len(state.cross)
+    before = state.cross[(slot - 1) % depth]
+    if slot in (0, int(state.last) - state.lag + 1):
+        before = state.base_cross
+    rows = np.flatnonzero(active)
+    mean, var = prior[0].copy(), prior[1].copy()
+    carried = before[:, rows] * (state.setting.model.diagonal_transition * (1.0 - state.setting.turnover))
+    records = _records(state, slot, active, rows, prior, reference, engine)
+    if records is not None:
+        mean[rows], var[rows], carried = fuse_persistent(prior[0][rows], prior[1][rows], carried, records)
+    state.cross[slot % depth][:, rows] = carried
+    return mean, var
+
+
+def equivalent_sums(prior: tuple[Floats, Floats], posterior: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Return y and Y of the one measurement that leads from a prior to a posterior, (N, d) each."""
+    (mean, var), (after, after_var) = prior, posterior
+    with np.errstate(divide="ignore", invalid="ignore"):
+        known = 1.0 / after_var
+        info = np.maximum(known - 1.0 / var, 0.0)
+        y = np.where(info > 0.0, (after - mean) * known + info * mean, 0.0)
+    return y, info
+
+
+def keep_final_deviations(state: RelayState, place: int) -> None:
+    """Let the filter start from the deviations of a slot that is final now."""
+    if state.cross is not None and state.base_cross is not None and len(state.cross) == state.lag:
+        state.base_cross[:] = state.cross[place]
+
+
+def move_deviations(state: RelayState, first: int, steps: int) -> None:
+    """Pass many slots without records; `first` is the place of the oldest slot."""
+    if state.cross is None or state.base_cross is None:
+        return
+    factor = state.setting.model.diagonal_transition * (1.0 - state.setting.turnover)
+    state.base_cross = state.cross[first % len(state.cross)] * factor ** (steps - 1)
+    state.cross = np.roll(state.cross, steps, axis=0) * factor**steps
+
+
+def _records(
+    state: RelayState,
+    slot: int,
+    active: Bools,
+    rows: Ints,
+    prior: tuple[Floats, Floats],
+    reference: Reference,
+    engine: Engine,
+) -> PersistentRecords | None:
+    """Return the records of a slot that the receivers in `rows` have; None: nobody has made any."""
+    setting, table, servers = state.setting, state.table(slot), state.servers
+    runs = setting.runs
+    made = table.var.reshape(runs, servers) > 0.0
+    origins = np.flatnonzero(made.any(axis=0))
+    if not len(origins) or not len(rows):
+        return None
+    run = rows // (setting.servers // runs)
+    held = np.zeros((servers, setting.servers), dtype=np.bool_)
+    holdings = state.holdings(slot, engine, active)
+    receivers, of = held_pairs(holdings.indptr, holdings.indices, table)
+    held[of % servers, receivers] = True
+    has = held[origins][:, rows][..., None]
+    if not has.any():
+        return None
+    noisy = np.where(has, table.noisy.reshape(runs, servers, -1)[run][:, origins].swapaxes(0, 1), 0.0)
+    noise_var = np.where(has, table.var.reshape(runs, servers)[run][:, origins].T[..., None], 1.0)
+    by_run = table.shares.reshape(runs, servers)
+    partition = np.abs(by_run.sum(axis=1) - 1.0) <= _SUM_TOLERANCE
+    shares = by_run.T[:, run][..., None]
+    share = shares[origins]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        claim = ordered_sum(noisy) / ordered_sum(np.where(has, share, 0.0))
+    expected = np.where(np.isfinite(prior[1][rows]), prior[0][rows], np.nan_to_num(claim))
+    expected = np.where(np.isfinite(reference.level_var[rows]), reference.level[rows], expected)
+    people = np.maximum(expected, 1.0)
+    factor = _guard(state, slot, rows, origins, (noisy, noise_var, share, people), reference)
+    usual = noise_var + np.maximum(share * (1.0 - share) * people, ROUNDING)
+    noise = np.where(has, noise_var + usual * (factor - 1.0), np.inf)
+    return PersistentRecords(origins, noisy, noise, shares, people, partition[run][:, None])
+
+
+def _guard(
+    state: RelayState,
+    slot: int,
+    rows: Ints,
+    origins: Ints,
+    records: tuple[Floats, Floats, Floats, Floats],
+    reference: Reference,
+) -> Floats:
+    """Return the factors, at least 1, by which guard and penalties multiply the variances of records, (k, n, d)."""
+    noisy, noise_var, share, people = records
+    factor = np.ones_like(noisy)
+    if reference.prior is not None and reference.prior_var is not None:
+        expected, expected_var = reference.prior[rows], reference.prior_var[rows]
+        usual = noise_var + np.maximum(share * (1.0 - share) * people, ROUNDING)
+        squared = np.square(noisy - share * expected) / (usual + share * share * expected_var)
+        scale = state.scale[slot % state.lag][rows][:, None]
+        below = np.minimum(noisy, 0.0)
+        ratio = np.maximum(squared / scale, below * below / noise_var) / reference.limit
+        factor = np.maximum(factor, ratio)
+    if reference.penalty is not None:
+        penalty = reference.penalty[rows][:, origins].T[..., None]
+        if reference.penalised is not None:
+            penalty = np.where(reference.penalised[rows][:, None], penalty, 1.0)
+        factor = factor * penalty
+    return factor
