@@ -6,7 +6,7 @@ neighbour's state at the start of the lag, and the signed records after it from 
 same bits as its neighbours, since everything in this state is a function of final records:
 
     base      the posterior of slot t - L, the last one that is final: mean, variance, and what the guard remembers;
-              of filters that learn also their beliefs
+              of filters that learn also their beliefs, and what the error has in common with each server's deviation
     level     of each slot after it, the finalised state that was expected for it, behind a binomial variance
     scores    of the origins, and the penalties with which each slot after it began
     shares    of the origins in each slot after it, and their accounts (`Mailbox.paid_until`, `Mailbox.since`)
@@ -54,6 +54,7 @@ class FinalisedState:
     level           (L, d); level_var: (L, d), in matrix form (L,) whether it is known; None: the observation is
                     "paper", which does not look at it
     bank            (3, beliefs, d): means, variances and weights of the base's beliefs; None: the filters do not learn
+    cross           (origins, d) of the base, as in `RelayState`; None: deviations are not remembered
     score, usual    (origins,), (); penalty (L, origins), suspicious (L,); None: nothing is remembered of origins
     """
 
@@ -73,6 +74,7 @@ class FinalisedState:
     penalty: Floats | None
     suspicious: Bools | None
     bank: Floats | None = None
+    cross: Floats | None = None
 
     def to_bytes(self) -> bytes:
         """Return it as one block of bytes: the same for the same numbers."""
@@ -127,11 +129,7 @@ class FinalisedState:
             _check_means("level", self.level)
             if self.level_var.ndim == 2:
                 _check_variances("level_var", self.level_var)
-        if self.bank is not None:
-            _check_means("bank", self.bank[0])
-            _check_variances("bank", self.bank[1])
-            if not (self.bank[2] <= 0.0).all() or not np.isfinite(self.bank[2]).all():
-                raise BadInput("a finalised state whose beliefs have weights above 1, or none.")
+        self._check_memory()
         for name, least, most in (
             ("score", 0.0, _MOST_SCORE),
             ("usual", 0.0, _MOST_SCORE),
@@ -140,6 +138,16 @@ class FinalisedState:
             array = getattr(self, name)
             if array is not None and not ((array >= least) & (array <= most)).all():
                 raise BadInput(f"a finalised state with a {name} outside {least:g} to {most:g}.")
+
+    def _check_memory(self) -> None:
+        """Refuse beliefs and common errors that no filter could have."""
+        if self.bank is not None:
+            _check_means("bank", self.bank[0])
+            _check_variances("bank", self.bank[1])
+            if not (self.bank[2] <= 0.0).all() or not np.isfinite(self.bank[2]).all():
+                raise BadInput("a finalised state whose beliefs have weights above 1, or none.")
+        if self.cross is not None:
+            _check_means("cross", self.cross)
 
 
 def _check_means(name: str, means: Floats) -> None:
@@ -185,6 +193,7 @@ def finalised_state(state: RelayState) -> FinalisedState:
         "penalty": None if scores is None else _penalties(state),
         "suspicious": None if scores is None else state.suspicious[:, 0],
         "bank": None if bank is None else np.stack([bank.mean[:, 0], bank.var[:, 0], bank.weight[:, 0]]),
+        "cross": None if state.base_cross is None else state.base_cross[:, 0],
     }
     return FinalisedState(**{name: None if part is None else np.array(part) for name, part in parts.items()})  # type: ignore[arg-type]
 
@@ -253,8 +262,12 @@ def begin_from(finalised: FinalisedState, fresh: RelayState) -> int:
     if fresh.base_bank is not None and finalised.bank is not None:
         for beliefs, values in zip(vars(fresh.base_bank).values(), finalised.bank, strict=True):
             beliefs[:, 0] = values
+    if fresh.base_cross is not None and finalised.cross is not None:
+        fresh.base_cross[:, 0] = finalised.cross
     for one in early:
         place = one % lag
+        if fresh.cross is not None and fresh.base_cross is not None:
+            fresh.cross[place] = fresh.base_cross
         if fresh.bank is not None and fresh.base_bank is not None:
             fresh.bank.put(place, fresh.base_bank)
         fresh.mean[place], fresh.mean_var[place] = fresh.base, fresh.base_var

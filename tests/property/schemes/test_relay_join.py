@@ -124,6 +124,23 @@ def test_who_joins_releases_the_bits_of_its_neighbour(
     assert any(release.sampled.any() for release in releases[JOINER]) or finite
 
 
+@pytest.mark.parametrize("options", [{"learn": True}, {"turnover": 0.1}, {"learn": True, "turnover": 0.1}])
+@settings(max_examples=examples(15))
+@given(st.integers(LAG - 1, 30), st.integers(0, 10**6))
+@pytest.mark.slow
+def test_who_joins_takes_what_was_learned(options: dict[str, Any], last: int, seed: int) -> None:
+    """Beliefs, and what errors have in common with deviations, follow from all records since the beginning."""
+    facts = facts_of(observation="binomial", **options)
+    world = World(facts, seed)
+    del world.servers[JOINER]
+    world.run(range(last + 1))
+    joiner, neighbour = facts.server(JOINER), world.servers[NEIGHBOUR]
+    joiner.join(joiner.read_finalised(neighbour.finalised_state()), world.records_until(last), ["server-1"])
+    world.servers[JOINER] = joiner
+    releases = world.run(range(last + 1, last + AFTER))
+    assert_same(releases[JOINER], releases[NEIGHBOUR])
+
+
 @pytest.mark.parametrize("same_model", [True, False])
 @pytest.mark.parametrize("since", range(1, LAG + 3))
 def test_who_joins_after_a_revision_has_the_bits_of_those_who_were_there(same_model: bool, since: int) -> None:
