@@ -50,7 +50,8 @@ def test_the_error_is_that_of_a_simulation(settings: dict[str, Any]) -> None:
     """Series with calm and lively times, late records, a few samples and counts near 0: what one Q cannot describe."""
     counts = np.rint(np.stack([WAVE, RISE], axis=1)).astype(np.int64)
     data = counts_from_array(counts)
-    network = {"servers": 12, "density": 0.3, "horizon": 160, "shares": settings.get("shares", "uniform")}
+    network = {"servers": 12, "density": 0.3, "horizon": 160, "observation": "paper"}
+    network["shares"] = settings.get("shares", "uniform")
     relay = {name: value for name, value in settings.items() if name != "shares"}
     request = PlanRequest(levels=read_levels(data=data), hops_per_slot=relay.get("hops_per_slot", 1), **network)
     prediction = predict(request, relay.get("reach", "all"), relay["samples"])
