@@ -57,8 +57,8 @@ _DIGITS = tuple("0123456789.")
 @click.option("--users", default="pinned", show_default=True, help="Whether users are pinned to a server, or roaming.")
 @click.option(
     "--observation",
-    help="Model of the observation variance: paper or binomial.  [default: paper; binomial for a partition, "
-    "and for data that are not the paper's]",
+    help="Model of the observation variance: paper or binomial.  [default: binomial, as live servers count; paper for "
+    "the paper's data sets unless shares are a partition]",
 )
 @options.servers_per_slot
 @options.regions_per_slot

@@ -189,9 +189,8 @@ def plan(
     for name in settings:
         if name not in _SETTINGS:
             raise unknown_name("setting of a plan", name, _SETTINGS)
-    if data is not None and settings.get("observation") is None:
-        name = data.name if isinstance(data, DataSet) else os.fspath(data)
-        settings["observation"] = None if name in PAPER_SETS else "binomial"  # as a simulation of the same data
+    if settings.get("observation") is None and not _is_of_paper(data):
+        settings["observation"] = "binomial"  # as live servers, and as a simulation of the same data
     if shares is None:
         file = read_network_file(graph) if is_network_file(graph) else None
         shares = "uniform" if file is None or file.shares is None else file.shares
@@ -239,6 +238,11 @@ _RANGES = {
     "slot": "slot that fits into the promise",
     "servers": "number of servers up to 500",
 }
+
+
+def _is_of_paper(data: str | os.PathLike[str] | DataSet | None) -> bool:
+    """Whether a data set is one of the paper's, which is planned in the paper's setting by default."""
+    return data is not None and (data.name if isinstance(data, DataSet) else os.fspath(data)) in PAPER_SETS
 
 
 def _levels(

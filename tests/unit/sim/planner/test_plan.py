@@ -68,6 +68,18 @@ def test_the_summary_is_json_and_complete(small: NetworkPlan) -> None:
     assert small.error == pytest.approx(sum(region.error for region in small.regions) / 2)
 
 
+QUICK: dict[str, Any] = {"servers": 6, "graph": "ring", "window": 20, "advice": False, "epsilons": [1.0]}
+
+
+def test_people_are_observed_as_live_servers_count_them() -> None:
+    """A plan in the paper's observation model goes into a live network, whose intervals would be too narrow."""
+    assert plan([5000, 800], process_var=100, shares="uniform", **QUICK).observation == "binomial"
+    assert plan([5000, 800], process_var=100, observation="paper", **QUICK).observation == "paper"
+    linear = dpcrowd.load_data("linear", slots=40)
+    assert plan(data=linear, **QUICK).observation == "paper"
+    assert plan(data=linear, shares="partition", **QUICK).observation == "binomial"
+
+
 @pytest.mark.slow
 def test_a_goal_is_solved_for_and_planned() -> None:
     """The plan is the one of the solution, not of the epsilon that was given."""
