@@ -33,8 +33,8 @@ _SCHEMES: dict[str, dict[str, Any]] = {
 }
 """The schemes that can run live, with what a sample of each needs."""
 _OBSERVED_AS_IN_PAPER = (
-    "'{path}' has observation = \"paper\", the model of the paper's simulated counts: intervals of a live network would "
-    "be too narrow; plan again with --observation binomial."
+    "'{path}' has observation = \"paper\", the model of the paper's simulated counts: intervals of a live network "
+    "would be too narrow; plan again with --observation binomial."
 )
 
 

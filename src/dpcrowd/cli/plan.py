@@ -51,8 +51,9 @@ _DIGITS = tuple("0123456789.")
 @click.option(
     "--shares",
     metavar="KIND|H,H,…",
-    help="Shares of the population: uniform (independent, from 0.05 to 1), partition (they sum to 1), or one number "
-    "per server.  [default: those of a network.toml, else uniform]",
+    help="Shares of the population: equal (every user at one server), partition (drawn, they sum to 1), uniform (drawn "
+    "independently, from 0.05 to 1), or one number per server.  [default: those of a network.toml, else equal; uniform "
+    "for the paper's data sets]",
 )
 @click.option("--users", default="pinned", show_default=True, help="Whether users are pinned to a server, or roaming.")
 @click.option(
@@ -233,7 +234,7 @@ def _print_plan(result: Any) -> None:
                 "regions not told from 0": [str(row.hidden) for row in rows],
             },
         )
-    for text in (f"promise: {guarantee}", *(f"note: {remark}" for remark in result.remarks)):
+    for text in (f"promise: {result.promise}", *(f"note: {remark}" for remark in result.remarks)):
         say(text, "dim")
 
 

@@ -35,7 +35,7 @@ from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.topology import NetworkSpec
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
-__all__ = ["Data", "Schemes", "TuningLike", "configure"]
+__all__ = ["Data", "Schemes", "TuningLike", "configure", "network_spec"]
 
 _SERVERS = 50
 _MOST_SERVERS = 10_000_000
@@ -142,7 +142,7 @@ def configure(
             raise BadInput("a process variance was given, and the model has one, too; leave one of them out.")
         model = model if isinstance(model, Model) else read_model(model)
         data = apply_model(model, data)
-    network = _network(graph, servers, density, dynamic)
+    network = network_spec(graph, servers, density, dynamic)
     if observation is None:
         if isinstance(shares, str):
             one_server = shares == "partition"
@@ -295,9 +295,10 @@ def _merge_tuning(base: Tuning, changes: Tuning | dict[str, Any] | None) -> Tuni
     return replace(base, **(changes or {}))
 
 
-def _network(
+def network_spec(
     graph: str | os.PathLike[str], servers: int | None, density: float | None, dynamic: bool | None
 ) -> NetworkSpec:
+    """Return the network of a named graph or of a file; None: the defaults of `configure`."""
     name = os.fspath(graph)
     own = name in TOPOLOGIES
     plugin = None if own or Path(name).exists() else find_plugin("topology", name)

@@ -20,10 +20,11 @@ from dpcrowd.sim.data import PAPER_SETS
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.network_file import is_network_file, read_network_file
+from dpcrowd.sim.notes import overlap_notes, promise
 from dpcrowd.sim.planner.goal import Goal, parse_goal
 from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of, guarantee_of, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
-from dpcrowd.sim.planner.request import Levels, PlanRequest, levels_of_model, read_levels
+from dpcrowd.sim.planner.request import EQUAL, Levels, PlanRequest, levels_of_model, read_levels
 from dpcrowd.sim.planner.solve import Solution, Variable, solve
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
 from dpcrowd.sim.topology import Networks
@@ -71,6 +72,7 @@ class NetworkPlan:
     """A plan; `samples` and `reach` are recommended, unless they were given.
 
     servers, links  links is None if they change from slot to slot
+    promise         the guarantee in words, with the limits that the shares put on it
     shares          one per server
     by_epsilon      the same network with other budgets, each with its best number of samples
     by_reach        the same budget with other reaches
@@ -80,6 +82,7 @@ class NetworkPlan:
 
     request: PlanRequest
     guarantee: Guarantee
+    promise: str
     servers: int
     shares: tuple[float, ...]
     links: tuple[tuple[int, int], ...] | None
@@ -106,7 +109,7 @@ class NetworkPlan:
                 "length": self.guarantee.length,
                 "epsilon": float(self.guarantee.epsilon),
                 "users": self.guarantee.users,
-                "promise": str(self.guarantee),
+                "promise": self.promise,
             },
             "servers": self.servers,
             "graph": request.graph,
@@ -161,12 +164,15 @@ def plan(
     process_var  Q, the variance of the change of a region's count in one slot: one number or a list
     data         public data instead, from which levels and Q are estimated (`dpcrowd.load_data`, options: `loading`)
     model        a process model of `dpcrowd fit`, or its file, instead of level, Q and data: what servers know
-    beforehand samples      per window or horizon; default: the best number reach        hops that records travel, or
-    "all"; default: the recommended number slot         the length of a slot ("15m", or seconds), for traffic per day
-    goal         such as "5% in every region above 1000" solve_for    "epsilon", "slot" or "servers": the least one
-    that reaches the goal shares       "uniform" (independent, from 0.05 to 1), "partition", or one number per server;
-    default: those of a
-                 network.toml, else "uniform"
+                 beforehand
+    samples      per window or horizon; default: the best number
+    reach        hops that records travel, or "all"; default: the recommended number
+    slot         the length of a slot ("15m", or seconds), for traffic per day
+    goal         such as "5% in every region above 1000"
+    solve_for    "epsilon", "slot" or "servers": the least one that reaches the goal
+    shares       "equal" (equal parts, every user at one server), "partition" (drawn, they sum to 1), "uniform" (drawn
+                 independently, from 0.05 to 1), or one number per server; default: those of a network.toml, else
+                 "equal", but "uniform" for the paper's data sets
     graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml
     epsilons     of the table; default: from a tenth to ten times epsilon
     advice       whether to look for what would help where something cannot be reached (it takes seconds)
@@ -193,7 +199,8 @@ def plan(
         settings["observation"] = "binomial"  # as live servers, and as a simulation of the same data
     if shares is None:
         file = read_network_file(graph) if is_network_file(graph) else None
-        shares = "uniform" if file is None or file.shares is None else file.shares
+        known = None if file is None else file.shares
+        shares = known if known is not None else "uniform" if _is_of_paper(data) else EQUAL
     request = PlanRequest(
         levels=levels,
         slot=None if slot is None else slot_length_us(slot) / 1e6,
@@ -282,6 +289,7 @@ def _assemble(
     return NetworkPlan(
         request=request,
         guarantee=guarantee_of(request),
+        promise=promise(config, config.entrants[0]) or "",
         servers=config.servers,
         shares=tuple(facts_of(request, prediction.reach).shares.tolist()),
         links=static,
@@ -296,7 +304,7 @@ def _assemble(
         goal=goal,
         goal_reached=None if goal is None else goal.reached(prediction),
         solution=solution,
-        remarks=tuple(remarks),
+        remarks=(*remarks, *overlap_notes(config)),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from dpcrowd.sim.export import check_writable, refuse_failed_write
 from dpcrowd.sim.planner.plan import NetworkPlan
+from dpcrowd.sim.planner.request import EQUAL
 from dpcrowd.sim.planner.solve import duration_text
 
 __all__ = ["toml_text", "write_plan"]
@@ -30,6 +31,10 @@ def toml_text(plan: NetworkPlan) -> str:
         f"# Missing, because a plan does not know it: {'; '.join(missing)}.",
         "# Names of servers are placeholders. `dpcrowd init DIR --plan FILE` makes a network of it.",
     ]
+    if request.has_drawn_shares:
+        lines.append(f"# Shares are placeholders, too: random numbers ({request.shares}). Give each server its own.")
+    elif request.shares == EQUAL:
+        lines.append("# Shares are equal parts, by default. Give each server its own where you know better.")
     network: dict[str, Any] = {} if request.slot is None else {"slot": duration_text(request.slot)}
     network |= {
         "population": max(1, round(sum(request.levels.level))),

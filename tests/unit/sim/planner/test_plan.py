@@ -80,6 +80,32 @@ def test_people_are_observed_as_live_servers_count_them() -> None:
     assert plan(data=linear, shares="partition", **QUICK).observation == "binomial"
 
 
+def test_users_are_divided_in_equal_parts_unless_shares_are_given() -> None:
+    """Drawn shares that sum to m/2 put every user at several servers, and no epsilon of a network would hold."""
+    planned = plan([5000, 800], process_var=100, users="roaming", **QUICK)
+    assert planned.shares == (1 / 6,) * 6
+    assert planned.promise.startswith("Pure 20-event differential privacy")
+    assert not any("several servers at once" in remark for remark in planned.remarks)
+    assert "Shares are equal parts" in toml_text(planned)
+    assert sum(plan(data=dpcrowd.load_data("linear", slots=40), **QUICK).shares) > 1.5
+    assert plan([5000], process_var=9, **{**QUICK, "servers": None, "graph": "random"}).shares == (0.02,) * 50
+
+
+@pytest.mark.parametrize("shares", ["uniform", "partition", [0.5] * 6], ids=str)
+def test_the_promise_is_that_of_a_simulation(shares: Any) -> None:
+    """A plan that promises more than a simulation of the same network would be believed."""
+    common = {"servers": 6, "graph": "ring", "window": 20, "shares": shares, "users": "roaming"}
+    planned = plan([5000, 800], process_var=100, advice=False, epsilons=[1.0], **common)
+    settings = {**common, "samples": 2, "reach": 1, "slots": 30, "runs": 1, "jobs": 1}
+    simulated = dpcrowd.simulate("relay", "linear", **settings)
+    assert planned.promise == planned.summary()["guarantee"]["promise"] == simulated.guarantees["relay"]
+    assert "audience of a record" in planned.promise
+    overlap = [note for note in simulated.notes if "several servers at once" in note]
+    assert [remark for remark in planned.remarks if "several servers at once" in remark] == overlap
+    assert bool(overlap) == (shares != "partition")
+    assert ("Shares are placeholders" in toml_text(planned)) == isinstance(shares, str)
+
+
 @pytest.mark.slow
 def test_a_goal_is_solved_for_and_planned() -> None:
     """The plan is the one of the solution, not of the epsilon that was given."""

@@ -74,7 +74,7 @@ def test_what_cannot_be_solved_is_none_or_refused() -> None:
     assert solve(request(), never, "slot", "all") is None
     with pytest.raises(BadInput, match="the length of a slot is not known; give it"):
         solve(request(slot=None), never, "slot")
-    with pytest.raises(BadInput, match="to solve for servers, give shares 'uniform' or 'partition'"):
+    with pytest.raises(BadInput, match="to solve for servers, give shares 'equal', 'partition' or 'uniform'"):
         solve(request(shares=(0.5,) * 6), never, "servers")
     with pytest.raises(BadInput, match="unknown variable to solve for 'size'"):
         solve(request(), never, "size")  # type: ignore[arg-type]
