@@ -45,7 +45,7 @@ _DIGITS = tuple("0123456789.")
     show_default=True,
     metavar="NAME|FILE",
     help="Graph of the network: random, ring, grid, small-world, scale-free, geometric, complete, a file of "
-    "links, or a network.toml.",
+    "links, or a network.toml, whose settings are then the defaults of all options.",
 )
 @options.static
 @click.option(
@@ -101,7 +101,10 @@ _DIGITS = tuple("0123456789.")
     metavar="FILE",
     help="Write the plan as a piece of network.toml.",
 )
+@click.pass_context
 def plan(
+    ctx: click.Context,
+    /,
     level: str | None,
     process_var: str | None,
     shares: str | None,
@@ -131,6 +134,9 @@ def plan(
         check_plot_path(plot_file)
     if toml_file is not None:
         check_writable(toml_file)
+    for name in settings:  # a default of the command must not replace what a network.toml states
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT and name != "graph":
+            settings[name] = None
     variances = None if process_var is None else _numbers("--process-var", process_var)
     result = make_plan(
         None if level is None else _levels(level),

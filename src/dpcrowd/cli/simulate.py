@@ -50,7 +50,11 @@ _COSTS = {
 @options.accounting
 @options.users
 @options.observation
-@options.shares
+@click.option(
+    "--shares",
+    help="How shares of the population are drawn: uniform, per-slot or partition.  [default: those of a network.toml, "
+    "else uniform]",
+)
 @click.option(
     "--graph",
     default="random",

@@ -44,6 +44,7 @@ _OBSERVED_AS_PEOPLE = (
     "Each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
     "observation=paper gives the one before."
 )
+_SHARES_OF_FILE = "Shares are those of '{file}'; shares=uniform draws them."
 
 Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
 Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
@@ -64,7 +65,7 @@ def configure(
     accounting: Accounting = "sound",
     users: Users = "pinned",
     observation: Observation | None = None,
-    shares: str | Sequence[float] = "uniform",
+    shares: str | Sequence[float] | None = None,
     graph: str | os.PathLike[str] = "random",
     dynamic: bool | None = None,
     interval: int | None = None,
@@ -103,7 +104,7 @@ def configure(
     observation       how counts arise, in data and filter: "paper" or "binomial"; default: "binomial", as in live
                       servers, but "paper" for the paper's data sets unless every user is at one server
                       (shares="partition")
-    shares            "uniform", "per-slot", "partition", or a list
+    shares            "uniform", "per-slot", "partition", or a list; default: those of a network.toml, else "uniform"
     graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
                       (a list, a 0/1 matrix, or the links of a network.toml)
     dynamic           draw the graph anew in each slot; default: only for the random graph, as in the paper
@@ -143,6 +144,11 @@ def configure(
         model = model if isinstance(model, Model) else read_model(model)
         data = apply_model(model, data)
     network = network_spec(graph, servers, density, dynamic)
+    if shares is None:
+        known = read_network_file(graph).shares if is_network_file(graph) else None
+        shares = "uniform" if known is None else known
+        if known is not None:
+            data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
     if observation is None:
         if isinstance(shares, str):
             one_server = shares == "partition"

@@ -21,6 +21,7 @@ from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.network_file import is_network_file, read_network_file
 from dpcrowd.sim.notes import overlap_notes, promise
+from dpcrowd.sim.planner.adopt import adopt_settings, name_levels
 from dpcrowd.sim.planner.goal import Goal, parse_goal
 from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of, guarantee_of, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
@@ -78,6 +79,7 @@ class NetworkPlan:
     by_reach        the same budget with other reaches
     goal, solution  what was asked for, and what reaches it, if it was to be solved
     remarks         what cannot be reached, and what the plan assumes
+    server_names    those of a network.toml; None: the servers have no names yet
     """
 
     request: PlanRequest
@@ -98,6 +100,7 @@ class NetworkPlan:
     goal_reached: bool | None
     solution: Solution | None
     remarks: tuple[str, ...]
+    server_names: tuple[str, ...] | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values, as `dpcrowd plan --json` prints it."""
@@ -173,7 +176,8 @@ def plan(
     shares       "equal" (equal parts, every user at one server), "partition" (drawn, they sum to 1), "uniform" (drawn
                  independently, from 0.05 to 1), or one number per server; default: those of a network.toml, else
                  "equal", but "uniform" for the paper's data sets
-    graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml
+    graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml, whose shares, slot, guarantee,
+                 Q, observation, samples, reach and lag are taken, too, where they are not given
     epsilons     of the table; default: from a tenth to ten times epsilon
     advice       whether to look for what would help where something cannot be reached (it takes seconds)
     settings     epsilon, window, horizon, servers, density, dynamic, users, observation, hops_per_slot, lag, seed,
@@ -183,35 +187,44 @@ def plan(
     >>> [region.region for region in result.regions], result.samples > 0
     (['north', 'south'], True)
     """
-    if solve_for is not None and goal is None:
-        raise BadInput(f"solving for {solve_for} needs a goal, such as '5% in every region above 1000'.")
-    if solve_for is not None and samples is not None:
-        raise BadInput(
-            f"{samples} samples were given, and a goal to solve for; leave samples out: every {solve_for} has its own "
-            "best number."
-        )
-    fitted = None if model is None else model if isinstance(model, Model) else read_model(model)
-    levels = _levels(level, process_var, data, fitted, {"seed": settings.get("seed", 0), **(loading or {})})
+    if solve_for is not None:
+        _check_solvable(solve_for, goal, samples)
     for name in settings:
         if name not in _SETTINGS:
             raise unknown_name("setting of a plan", name, _SETTINGS)
-    if settings.get("observation") is None and not _is_of_paper(data):
-        settings["observation"] = "binomial"  # as live servers, and as a simulation of the same data
-    if shares is None:
-        file = read_network_file(graph) if is_network_file(graph) else None
-        known = None if file is None else file.shares
-        shares = known if known is not None else "uniform" if _is_of_paper(data) else EQUAL
+    fitted = None if model is None else model if isinstance(model, Model) else read_model(model)
+    arguments: dict[str, Any] = {
+        **settings,
+        "slot": None if slot is None else slot_length_us(slot) / 1e6,
+        "samples": samples,
+        "reach": reach,
+        "shares": shares if shares is None or isinstance(shares, str) else tuple(float(share) for share in shares),
+        "process_var": process_var,
+    }
+    remarks: list[str] = []
+    file = read_network_file(graph) if is_network_file(graph) else None
+    if file is not None:
+        without = ["samples", "reach"] if solve_for is not None else []
+        without += ["process_var"] if data is not None or fitted is not None else []
+        arguments, remarks = adopt_settings(file, arguments, without)
+        level, other_regions = name_levels(level, file)
+        remarks += other_regions
+    samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
+    levels = _levels(level, process_var, data, fitted, {"seed": settings.get("seed") or 0, **(loading or {})})
+    if arguments.get("observation") is None and not _is_of_paper(data):
+        arguments["observation"] = "binomial"  # as live servers, and as a simulation of the same data
+    if arguments["shares"] is None:
+        arguments["shares"] = "uniform" if _is_of_paper(data) else EQUAL
     request = PlanRequest(
         levels=levels,
-        slot=None if slot is None else slot_length_us(slot) / 1e6,
-        shares=shares if isinstance(shares, str) else tuple(float(share) for share in shares),
         graph=os.fspath(graph),
-        **settings,
+        **{name: value for name, value in arguments.items() if value is not None},
     )
     config_of(request)  # refuses what is wrong before anything is solved
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
-    remarks = [] if fitted is None else [_PUBLIC.format(file=fitted.file, source=fitted.source)]
+    if fitted is not None:
+        remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.source))
     if target is not None and solve_for is not None:
         solution = solve(request, target.reached, solve_for, reach)
         if solution is None:
@@ -228,7 +241,8 @@ def plan(
         texts = [None if target is None else advice_on_goal(request, prediction, target)]
         texts.append(advice_on_hidden(request, prediction))
         remarks += [f"{text}." for text in texts if text is not None]
-    return _assemble(request, prediction, target, solution, remarks, epsilons)
+    names = None if file is None else file.names
+    return _assemble(request, prediction, target, solution, remarks, epsilons, names)
 
 
 _SETTINGS = (
@@ -245,6 +259,17 @@ _RANGES = {
     "slot": "slot that fits into the promise",
     "servers": "number of servers up to 500",
 }
+
+
+def _check_solvable(variable: str, goal: str | None, samples: int | None) -> None:
+    """Refuse to solve without a goal, or with a number of samples that only one solution would have."""
+    if goal is None:
+        raise BadInput(f"solving for {variable} needs a goal, such as '5% in every region above 1000'.")
+    if samples is not None:
+        raise BadInput(
+            f"{samples} samples were given, and a goal to solve for; leave samples out: every {variable} has its own "
+            "best number."
+        )
 
 
 def _is_of_paper(data: str | os.PathLike[str] | DataSet | None) -> bool:
@@ -276,6 +301,7 @@ def _assemble(
     solution: Solution | None,
     remarks: list[str],
     epsilons: Sequence[float] | None,
+    names: tuple[str, ...] | None,
 ) -> NetworkPlan:
     config = config_of(request)
     static = None if config.network.dynamic else _links(request)
@@ -305,6 +331,7 @@ def _assemble(
         goal_reached=None if goal is None else goal.reached(prediction),
         solution=solution,
         remarks=(*remarks, *overlap_notes(config)),
+        server_names=names,
     )
 
 
