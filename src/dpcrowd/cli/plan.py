@@ -69,9 +69,7 @@ _DIGITS = tuple("0123456789.")
 @click.option(
     "--hops-per-slot",
     metavar="N|all",
-    default="1",
-    show_default=True,
-    help="Number of hops that a record travels per slot.",
+    help="Number of hops that a record travels per slot.  [default: all if --slot is 1 s or more, else 1]",
 )
 @click.option("--lag", default=16, show_default=True, type=int, help="Number of slots by which a record may be late.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of the drawn graph and shares.")
@@ -110,7 +108,7 @@ def plan(
     shares: str | None,
     static: bool | None,
     reach: str | None,
-    hops_per_slot: str,
+    hops_per_slot: str | None,
     goal: str | None,
     solve_for: str | None,
     epsilons: str | None,
@@ -212,6 +210,12 @@ def _print_plan(result: Any) -> None:
         f"{result.servers} servers, ε = {float(guarantee.epsilon):g} in {span} {guarantee.length} slots: take "
         f"{result.samples} sample{'s' if result.samples > 1 else ''}, and let records travel {_distance(result.reach)}."
     )
+    hops = result.request.hops_per_slot
+    say(
+        f"assumed: {_shares(result.request.shares)}, observation {result.observation}, and "
+        f"{'all hops' if hops == 'all' else '1 hop' if hops == 1 else f'{hops} hops'} of a record per slot "
+        "(--shares, --observation, --hops-per-slot)."
+    )
     regions = result.regions
     print_columns(
         out,
@@ -255,6 +259,17 @@ def _print_traffic(result: Any, say: Any) -> None:
     packets, size = traffic.per_day(slot)
     heartbeats = f"{traffic.heartbeats_per_day(slot):,.0f} heartbeats"
     say(f"all servers together: {packets:,.0f} packets and {_size(size)} per day, and {heartbeats}")
+
+
+def _shares(shares: str | tuple[float, ...]) -> str:
+    """Return the kind of shares in words."""
+    kinds = {
+        "equal": "equal shares",
+        "partition": "drawn shares that sum to 1",
+        "uniform": "drawn shares from 0.05 to 1",
+        "per-slot": "shares from 0.05 to 1 drawn in every slot",
+    }
+    return kinds[shares] if isinstance(shares, str) else f"given shares that sum to {sum(shares):.4g}"
 
 
 def _distance(reach: int | str) -> str:

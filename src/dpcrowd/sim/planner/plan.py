@@ -181,7 +181,8 @@ def plan(
     epsilons     of the table; default: from a tenth to ten times epsilon
     advice       whether to look for what would help where something cannot be reached (it takes seconds)
     settings     epsilon, window, horizon, servers, density, dynamic, users, observation, hops_per_slot, lag, seed,
-                 servers_per_slot, regions_per_slot, correlation: as in `dpcrowd.simulate`
+                 servers_per_slot, regions_per_slot, correlation: as in `dpcrowd.simulate`; hops_per_slot is "all" by
+                 default if the slot is known and has 1 s or more, since live servers forward records at once
 
     >>> result = plan({"north": 5000, "south": 800}, process_var=400, servers=8, density=0.5, window=50)
     >>> [region.region for region in result.regions], result.samples > 0
@@ -211,15 +212,9 @@ def plan(
         remarks += other_regions
     samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
     levels = _levels(level, process_var, data, fitted, {"seed": settings.get("seed") or 0, **(loading or {})})
-    if arguments.get("observation") is None and not _is_of_paper(data):
-        arguments["observation"] = "binomial"  # as live servers, and as a simulation of the same data
-    if arguments["shares"] is None:
-        arguments["shares"] = "uniform" if _is_of_paper(data) else EQUAL
-    request = PlanRequest(
-        levels=levels,
-        graph=os.fspath(graph),
-        **{name: value for name, value in arguments.items() if value is not None},
-    )
+    values = {name: value for name, value in arguments.items() if value is not None}
+    values = _defaults(_is_of_paper(data), values.get("slot")) | values
+    request = PlanRequest(levels=levels, graph=os.fspath(graph), **values)
     config_of(request)  # refuses what is wrong before anything is solved
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
@@ -270,6 +265,17 @@ def _check_solvable(variable: str, goal: str | None, samples: int | None) -> Non
             f"{samples} samples were given, and a goal to solve for; leave samples out: every {variable} has its own "
             "best number."
         )
+
+
+def _defaults(of_paper: bool, slot: float | None) -> dict[str, Any]:
+    """Return settings as in the paper for its data sets, else as in a live network.
+
+    slot  seconds; live servers forward records at once, over links that are faster than a second
+    """
+    hops: Hops = "all" if slot is not None and slot >= 1.0 else 1
+    if of_paper:
+        return {"shares": "uniform", "hops_per_slot": hops}
+    return {"shares": EQUAL, "observation": "binomial", "hops_per_slot": hops}
 
 
 def _is_of_paper(data: str | os.PathLike[str] | DataSet | None) -> bool:

@@ -91,6 +91,17 @@ def test_users_are_divided_in_equal_parts_unless_shares_are_given() -> None:
     assert plan([5000], process_var=9, **{**QUICK, "servers": None, "graph": "random"}).shares == (0.02,) * 50
 
 
+def test_records_travel_all_hops_in_a_slot_of_seconds() -> None:
+    """Live links are faster than a slot: with one hop per slot, a plan of a live network is too pessimistic."""
+    common = {**QUICK, "process_var": 100}
+    known = plan([5000], slot="15m", **common)
+    unknown = plan([5000], **common)
+    assert (known.request.hops_per_slot, unknown.request.hops_per_slot) == ("all", 1)
+    assert known.error < unknown.error
+    assert plan([5000], slot=0.5, **common).request.hops_per_slot == 1
+    assert plan([5000], slot="15m", hops_per_slot=2, **common).request.hops_per_slot == 2
+
+
 @pytest.mark.parametrize("shares", ["uniform", "partition", [0.5] * 6], ids=str)
 def test_the_promise_is_that_of_a_simulation(shares: Any) -> None:
     """A plan that promises more than a simulation of the same network would be believed."""
