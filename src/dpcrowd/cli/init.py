@@ -89,6 +89,8 @@ def init(
             if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
         }
         network = planned_network(plan_file, explicit, None if "slot" not in explicit else _slot_length(slot))
+    for warning in network.warnings:
+        click.echo(f"warning: {warning}", err=True)
     names, number = network.names, len(network.names)
     for option, first in {"--port": port, "--http-port": http_port}.items():
         if not 1 <= first <= _LAST_PORT - number + 1:

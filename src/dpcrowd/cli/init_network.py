@@ -32,15 +32,20 @@ _SCHEMES: dict[str, dict[str, Any]] = {
     "dpcrowd-plus": {"interval": None},
 }
 """The schemes that can run live, with what a sample of each needs."""
+_OBSERVED_AS_IN_PAPER = (
+    "'{path}' has observation = \"paper\", the model of the paper's simulated counts: intervals of a live network "
+    "would be too narrow; plan again with --observation binomial."
+)
 
 
 @dataclass(frozen=True)
 class NewNetwork:
-    """A network to be written: its servers, its slot in nanoseconds, and arguments of `sample_network`."""
+    """A network to be written: its servers, its slot in nanoseconds, arguments of `sample_network`, and warnings."""
 
     names: tuple[str, ...]
     slot: int
     settings: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
 
     def text(self, **more: Any) -> str:
         """Return the text of its network.toml; a slot of any length has room for grace and deadline."""
@@ -108,4 +113,5 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
         "shares": {server.name: server.share for server in network.servers},
         "links": [link.between for link in network.links],
     }
-    return NewNetwork(plan.names, length, settings)
+    warnings = (_OBSERVED_AS_IN_PAPER.format(path=path),) if method.observation == "paper" else ()
+    return NewNetwork(plan.names, length, settings, warnings)

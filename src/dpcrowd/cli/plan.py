@@ -45,20 +45,21 @@ _DIGITS = tuple("0123456789.")
     show_default=True,
     metavar="NAME|FILE",
     help="Graph of the network: random, ring, grid, small-world, scale-free, geometric, complete, a file of "
-    "links, or a network.toml.",
+    "links, or a network.toml, whose settings are then the defaults of all options.",
 )
 @options.static
 @click.option(
     "--shares",
     metavar="KIND|H,H,…",
-    help="Shares of the population: uniform (independent, from 0.05 to 1), partition (they sum to 1), or one number "
-    "per server.  [default: those of a network.toml, else uniform]",
+    help="Shares of the population: equal (every user at one server), partition (drawn, they sum to 1), uniform (drawn "
+    "independently, from 0.05 to 1), or one number per server.  [default: those of a network.toml, else equal; uniform "
+    "for the paper's data sets]",
 )
 @click.option("--users", default="pinned", show_default=True, help="Whether users are pinned to a server, or roaming.")
 @click.option(
     "--observation",
-    help="Model of the observation variance: paper or binomial.  [default: paper; binomial for a partition, "
-    "and for data that are not the paper's]",
+    help="Model of the observation variance: paper or binomial.  [default: binomial, as live servers count; paper for "
+    "the paper's data sets unless shares are a partition]",
 )
 @options.servers_per_slot
 @options.regions_per_slot
@@ -68,9 +69,7 @@ _DIGITS = tuple("0123456789.")
 @click.option(
     "--hops-per-slot",
     metavar="N|all",
-    default="1",
-    show_default=True,
-    help="Number of hops that a record travels per slot.",
+    help="Number of hops that a record travels per slot.  [default: all if --slot is 1 s or more, else 1]",
 )
 @click.option("--lag", default=16, show_default=True, type=int, help="Number of slots by which a record may be late.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of the drawn graph and shares.")
@@ -100,13 +99,16 @@ _DIGITS = tuple("0123456789.")
     metavar="FILE",
     help="Write the plan as a piece of network.toml.",
 )
+@click.pass_context
 def plan(
+    ctx: click.Context,
+    /,
     level: str | None,
     process_var: str | None,
     shares: str | None,
     static: bool | None,
     reach: str | None,
-    hops_per_slot: str,
+    hops_per_slot: str | None,
     goal: str | None,
     solve_for: str | None,
     epsilons: str | None,
@@ -130,6 +132,9 @@ def plan(
         check_plot_path(plot_file)
     if toml_file is not None:
         check_writable(toml_file)
+    for name in settings:  # a default of the command must not replace what a network.toml states
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT and name != "graph":
+            settings[name] = None
     variances = None if process_var is None else _numbers("--process-var", process_var)
     result = make_plan(
         None if level is None else _levels(level),
@@ -205,6 +210,12 @@ def _print_plan(result: Any) -> None:
         f"{result.servers} servers, ε = {float(guarantee.epsilon):g} in {span} {guarantee.length} slots: take "
         f"{result.samples} sample{'s' if result.samples > 1 else ''}, and let records travel {_distance(result.reach)}."
     )
+    hops = result.request.hops_per_slot
+    say(
+        f"assumed: {_shares(result.request.shares)}, observation {result.observation}, and "
+        f"{'all hops' if hops == 'all' else '1 hop' if hops == 1 else f'{hops} hops'} of a record per slot "
+        "(--shares, --observation, --hops-per-slot)."
+    )
     regions = result.regions
     print_columns(
         out,
@@ -233,7 +244,7 @@ def _print_plan(result: Any) -> None:
                 "regions not told from 0": [str(row.hidden) for row in rows],
             },
         )
-    for text in (f"promise: {guarantee}", *(f"note: {remark}" for remark in result.remarks)):
+    for text in (f"promise: {result.promise}", *(f"note: {remark}" for remark in result.remarks)):
         say(text, "dim")
 
 
@@ -248,6 +259,17 @@ def _print_traffic(result: Any, say: Any) -> None:
     packets, size = traffic.per_day(slot)
     heartbeats = f"{traffic.heartbeats_per_day(slot):,.0f} heartbeats"
     say(f"all servers together: {packets:,.0f} packets and {_size(size)} per day, and {heartbeats}")
+
+
+def _shares(shares: str | tuple[float, ...]) -> str:
+    """Return the kind of shares in words."""
+    kinds = {
+        "equal": "equal shares",
+        "partition": "drawn shares that sum to 1",
+        "uniform": "drawn shares from 0.05 to 1",
+        "per-slot": "shares from 0.05 to 1 drawn in every slot",
+    }
+    return kinds[shares] if isinstance(shares, str) else f"given shares that sum to {sum(shares):.4g}"
 
 
 def _distance(reach: int | str) -> str:

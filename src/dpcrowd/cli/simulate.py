@@ -51,7 +51,11 @@ _COSTS = {
 @options.users
 @options.turnover
 @options.observation
-@options.shares
+@click.option(
+    "--shares",
+    help="How shares of the population are drawn: uniform, per-slot or partition.  [default: those of a network.toml, "
+    "else uniform]",
+)
 @options.composition
 @click.option(
     "--graph",

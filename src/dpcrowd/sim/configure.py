@@ -36,7 +36,7 @@ from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.topology import NetworkSpec
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
-__all__ = ["Data", "Schemes", "TuningLike", "configure"]
+__all__ = ["Data", "Schemes", "TuningLike", "configure", "network_spec"]
 
 _SERVERS = 50
 _MOST_SERVERS = 10_000_000
@@ -46,6 +46,7 @@ _OBSERVED_AS_PEOPLE = (
     "Each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
     "observation=paper gives the one before."
 )
+_SHARES_OF_FILE = "Shares are those of '{file}'; shares=uniform draws them."
 
 Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
 Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
@@ -66,7 +67,7 @@ def configure(
     accounting: Accounting = "sound",
     users: Users = "pinned",
     observation: Observation | None = None,
-    shares: str | Sequence[float] = "uniform",
+    shares: str | Sequence[float] | None = None,
     graph: str | os.PathLike[str] = "random",
     dynamic: bool | None = None,
     interval: int | None = None,
@@ -107,7 +108,7 @@ def configure(
     observation       how counts arise, in data and filter: "paper" or "binomial"; default: "binomial", as in live
                       servers, but "paper" for the paper's data sets unless every user is at one server
                       (shares="partition")
-    shares            "uniform", "per-slot", "partition", or a list
+    shares            "uniform", "per-slot", "partition", or a list; default: those of a network.toml, else "uniform"
     graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
                       (a list, a 0/1 matrix, or the links of a network.toml)
     dynamic           draw the graph anew in each slot; default: only for the random graph, as in the paper
@@ -150,7 +151,12 @@ def configure(
             raise BadInput("a process variance was given, and the model has one, too; leave one of them out.")
         model = model if isinstance(model, Model) else read_model(model)
         data = apply_model(model, data)
-    network = _network(graph, servers, density, dynamic)
+    network = network_spec(graph, servers, density, dynamic)
+    if shares is None:
+        known = read_network_file(graph).shares if is_network_file(graph) else None
+        shares = "uniform" if known is None else known
+        if known is not None:
+            data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
     if observation is None:
         if isinstance(shares, str):
             one_server = shares == "partition"
@@ -324,9 +330,10 @@ def _merge_tuning(base: Tuning, changes: Tuning | dict[str, Any] | None) -> Tuni
     return replace(base, **(changes or {}))
 
 
-def _network(
+def network_spec(
     graph: str | os.PathLike[str], servers: int | None, density: float | None, dynamic: bool | None
 ) -> NetworkSpec:
+    """Return the network of a named graph or of a file; None: the defaults of `configure`."""
     name = os.fspath(graph)
     own = name in TOPOLOGIES
     plugin = None if own or Path(name).exists() else find_plugin("topology", name)

@@ -1,6 +1,8 @@
-"""The graph and the shares of a network.toml, as far as a simulation or a plan needs them.
+"""The graph, the shares and the public settings of a network.toml, as far as a simulation or a plan needs them.
 
-    [[server]]  name, share        [[link]]  between = [name, name]
+    [[server]]   name, share                    [[link]]   between = [name, name]
+    [network]    slot, regions                  [guarantee]   all
+    [scheme]     process_var, observation; of relay also samples or interval, reach, lag
 
 Everything else in the file is for live servers, whose own reader checks it (`dpcrowd node doctor`).
 """
@@ -9,22 +11,35 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.sim.data.checkins import slot_length_us
 
 __all__ = ["NetworkFile", "is_network_file", "read_network_file"]
+
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class NetworkFile:
-    """Names, shares (None where one is missing) and links of a network's servers, by their number."""
+    """Names, shares (None where one is missing) and links of a network's servers, by their number.
 
+    shares    those that sum to 1 up to their rounding to six decimals are divided by their sum: they are a partition
+    regions   their names; empty if the file has none
+    settings  what else the file states, by the names of `dpcrowd.plan`; the slot is in seconds
+    """
+
+    path: str
     names: tuple[str, ...]
     shares: tuple[float, ...] | None
     links: tuple[tuple[int, int], ...]
+    regions: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -53,11 +68,63 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
     numbers = {str(name): number for number, name in enumerate(names)}
     shares = [server.get("share") for server in servers]
     numeric = all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares)
+    regions = _table(document, "network", file).get("regions", [])
     return NetworkFile(
+        str(file),
         tuple(numbers),
-        tuple(float(share) for share in shares if share is not None) if numeric else None,
+        _without_rounding([float(share) for share in shares if share is not None]) if numeric else None,
         tuple(_ends(link, numbers, file) for link in links),
+        tuple(str(region) for region in regions) if isinstance(regions, list) else (),
+        _settings(document, file),
     )
+
+
+def _without_rounding(shares: list[float]) -> tuple[float, ...]:
+    """Return shares whose sum is 1 if it is 1 up to a rounding of each to six decimals."""
+    total = sum(shares)
+    if 1e-9 < abs(total - 1.0) <= _ROUNDING * len(shares):
+        return tuple(share / total for share in shares)
+    return tuple(shares)
+
+
+def _settings(document: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Return what the file states about slot, guarantee and scheme; nothing for what it leaves out."""
+    general, guarantee, scheme = (_table(document, name, file) for name in ("network", "guarantee", "scheme"))
+    settings: dict[str, Any] = {}
+    try:
+        if "slot" in general:
+            settings["slot"] = _seconds(general["slot"])
+        if "length" in guarantee:
+            settings["horizon" if guarantee.get("kind") == "finite" else "window"] = guarantee["length"]
+        if "epsilon" in guarantee:
+            settings["epsilon"] = float(guarantee["epsilon"])
+        names = ("users", "servers_per_slot", "regions_per_slot", "correlation")
+        settings |= {name: guarantee[name] for name in names if name in guarantee}
+        if scheme:
+            settings["observation"] = scheme.get("observation", "binomial")  # the default of live servers
+        if "process_var" in scheme:
+            settings["process_var"] = scheme["process_var"]
+        if scheme.get("name") == Relay.name:
+            settings |= {name: scheme[name] for name in ("samples", "lag") if name in scheme}
+            settings["reach"] = scheme.get("reach", "all")
+            if "interval" in scheme and "length" in guarantee:
+                settings["samples"] = Relay(interval=scheme["interval"]).samples_per(guarantee["length"])
+    except (BadInput, TypeError, ValueError) as error:
+        raise BadInput(f"a setting of '{file}' is wrong: {str(error).rstrip('.')}; correct the file.") from None
+    return settings
+
+
+def _seconds(length: object) -> float:
+    """Return the seconds of a duration such as "15m" or "1500ms"."""
+    text = str(length)
+    return float(text.removesuffix("ms")) / 1e3 if text.endswith("ms") else slot_length_us(text) / 1e6
+
+
+def _table(document: dict[str, Any], name: str, file: Path) -> dict[str, Any]:
+    table = document.get(name, {})
+    if not isinstance(table, dict):
+        raise BadInput(f"'{name}' of '{file}' must be a table [{name}].")
+    return table
 
 
 def _tables(document: dict[str, Any], name: str, file: Path) -> list[dict[str, Any]]:

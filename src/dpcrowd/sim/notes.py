@@ -20,7 +20,7 @@ from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import ObservationNoise, exhaustion
 from dpcrowd.testing import Report, examine_scheme
 
-__all__ = ["notes", "observation_note", "promise", "setup"]
+__all__ = ["notes", "observation_note", "overlap_notes", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
 _NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
@@ -137,12 +137,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         names = ", ".join(config.data.regions[:5]) + (", ..." if len(config.data.regions) > 5 else "")
         regions = _count(len(config.data.regions), "region")
         remarks.append(f"the data have {config.data.slots} slots of {regions}: {names}.")
-    promises = [entrant.guarantee for entrant in config.entrants if entrant.guarantee is not None]
-    if not all(_covered(config, guarantee.servers_per_slot) for guarantee in promises):
-        remarks.append(
-            f"shares sum to about {_sum_of_shares(config):.3g}, and users may be at several servers at once, so "
-            "epsilon is what one server promises, not the network (use shares=partition for that)."
-        )
+    remarks += overlap_notes(config)
     regional = any(e.guarantee is not None and not isinstance(e.scheme, Relay) for e in config.entrants)
     if config.accounting == "per-region" and len(config.data.regions) > 1 and regional:
         remarks.append(
@@ -158,6 +153,17 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     if config.learn and config.form == "matrix":
         remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
     return [*remarks, *_planned(config), *_uncalibrated(config), *_incomplete(records), *_exhausted(config, records)]
+
+
+def overlap_notes(config: SimulationConfig) -> list[str]:
+    """Return a remark if users may be at more servers at once than a promise covers."""
+    promises = [entrant.guarantee for entrant in config.entrants if entrant.guarantee is not None]
+    if all(_covered(config, guarantee.servers_per_slot) for guarantee in promises):
+        return []
+    return [
+        f"shares sum to about {_sum_of_shares(config):.3g}, and users may be at several servers at once, so epsilon is "
+        "what one server promises, not the network (use shares=partition for that)."
+    ]
 
 
 def observation_note(noise: ObservationNoise, runs: int) -> str:

@@ -240,6 +240,22 @@ def test_options_must_not_contradict_a_plan(
     assert (tmp_path / "net").exists() == (text is None)
 
 
+def test_a_plan_that_observes_as_the_paper_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Live servers would claim intervals that contain the truth far less often than 95%, and nobody would know."""
+    file = _planned(tmp_path, capsys, "--slot", "15m", "--observation", "paper")
+    assert main(["init", str(tmp_path / "net"), "--plan", str(file)]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith(f"warning: '{file}' has observation = \"paper\"")
+    assert err.count("\n") == 1
+    text = (tmp_path / "net" / "network.toml").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if line.startswith("observation"))
+    assert line.startswith('observation = "paper"')
+    assert "# the paper's model" in line
+    other = _planned(tmp_path, capsys, "--slot", "15m")
+    assert main(["init", str(tmp_path / "other"), "--plan", str(other)]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_plan_with_links_that_change_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody can connect servers by links that are drawn anew in every slot."""
     file = tmp_path / "plan.toml"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.cli.main import main
+from dpcrowd.node.config.samples import sample_network
 
 WORDS = ["plan", "--level", "north=5000,south=40", "--process-var", "400,9", "--servers", "6", "--graph", "ring"]
 SMALL = [*WORDS, "--window", "24", "--epsilon", "0.02", "--epsilons", "0.02,1"]
@@ -20,6 +21,7 @@ def test_the_tables_say_what_to_choose(capsys: pytest.CaptureFixture[str], tmp_p
     assert main([*SMALL, "--slot", "15m", "--toml", str(toml)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("6 servers, ε = 0.02 in any window of 24 slots: take ")
+    assert "assumed: equal shares, observation binomial, and all hops of a record per slot" in out.splitlines()[1]
     for words in ("other budgets:", "other reaches:", "B per day", "promise: Pure 24-event", "cannot be told from 0"):
         assert words in out
     assert tomllib.loads(toml.read_text(encoding="utf-8"))["network"]["slot"] == "15m"
@@ -38,6 +40,26 @@ def test_a_goal_is_solved_for_epsilon_by_default(capsys: pytest.CaptureFixture[s
     """`--goal` alone is a question about epsilon."""
     assert main([*SMALL[:-2], "--goal", "5% in every region above 1000"]) == 0
     assert capsys.readouterr().out.startswith("5% in every region above 1000: reached with ε = ")
+
+
+def test_defaults_do_not_replace_what_a_network_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--epsilon 1` is what nobody typed; the network has its own."""
+    file = tmp_path / "network.toml"
+    settings = {
+        "scheme": "relay",
+        "samples": 2,
+        "epsilon": "0.25",
+        "length": 24,
+        "users": "roaming",
+        "correlation": 2.0,
+    }
+    file.write_text(sample_network(3, regions=["a", "b"], lag=7, **settings), encoding="utf-8")
+    assert main(["plan", "--level", "900,70", "--graph", str(file), "--epsilons", "1", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["guarantee"]["epsilon"], summary["guarantee"]["users"]) == (0.25, "roaming")
+    assert [region["region"] for region in summary["regions"]] == ["a", "b"]
+    assert "correlation" in summary["remarks"][0]
+    assert not any("this plan has" in remark for remark in summary["remarks"])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
@@ -48,6 +50,77 @@ def test_files_without_a_graph_are_refused(text: str, words: str, tmp_path: Path
     file.write_text(text, encoding="utf-8")
     with pytest.raises(BadInput, match=words):
         configure("dpcrowd", graph=file)
+
+
+def _sample(folder: Path, **settings: Any) -> Path:
+    file = folder / "network.toml"
+    usual = {"scheme": "relay", "samples": 2, "reach": 1, "lag": 7, "slot": "15m", "length": 24, "epsilon": "0.5"}
+    usual |= {"regions": ["north", "south"], "process_var": [400.0, 25.0], "users": "roaming"}
+    file.write_text(sample_network(3, **{**usual, **settings}), encoding="utf-8")
+    return file
+
+
+def test_a_plan_of_a_network_has_its_settings(tmp_path: Path) -> None:
+    """Otherwise a plan of a running network would be one of another network, with another promise."""
+    file = _sample(tmp_path)
+    planned = plan([5000, 800], graph=file, advice=False, epsilons=[1.0])
+    request, guarantee = planned.request, planned.guarantee
+    assert (guarantee.kind, guarantee.length, float(guarantee.epsilon), guarantee.users) == (
+        "window",
+        24,
+        0.5,
+        "roaming",
+    )
+    assert (request.slot, request.lag, planned.samples, planned.reach) == (900.0, 7, 2, 1)
+    assert (request.levels.regions, request.levels.process_var) == (("north", "south"), (400.0, 25.0))
+    assert planned.observation == "binomial"
+    assert planned.promise.startswith("Pure 24-event"), "shares of 0.333333 are a partition, so nothing limits it"
+    assert len([remark for remark in planned.remarks if remark.startswith("taken from")]) == 1
+    assert not any("this plan has" in remark for remark in planned.remarks)
+    written = write_plan(planned, tmp_path / "plan.toml").read_text(encoding="utf-8")
+    assert 'between = ["server-1", "server-2"]' in written
+    assert "Names of servers are placeholders" not in written
+
+
+def test_what_is_given_besides_a_network_is_taken_and_named(tmp_path: Path) -> None:
+    """Neither the file nor the option may be ignored silently."""
+    file = _sample(tmp_path)
+    settings = {"epsilon": 2.0, "horizon": 30, "process_var": 9, "shares": [0.5, 0.2, 0.3]}
+    planned = plan({"centre": 700}, graph=file, advice=False, epsilons=[1.0], **settings)
+    assert (planned.guarantee.kind, float(planned.guarantee.epsilon)) == ("finite", 2.0)
+    assert (planned.shares, planned.request.levels.process_var) == ((0.5, 0.2, 0.3), (9.0,))
+    said = next(remark for remark in planned.remarks if remark.startswith("this plan has horizon"))
+    assert "horizon 30, epsilon 2, process_var 9, shares 0.5,0.2,0.3" in said
+    assert f"but '{file}' has window 24, epsilon 0.5, process_var 400,25, shares 0.333333" in said
+    assert f"this plan has other regions (1), but '{file}' has north, south." in planned.remarks
+
+
+def test_a_finite_network_and_an_interval_are_understood(tmp_path: Path) -> None:
+    """Live networks may state the same things in these other words."""
+    file = _sample(tmp_path, kind="finite", slot="1500ms", samples=None)
+    text = (
+        file.read_text(encoding="utf-8")
+        .replace("samples = 10", "")
+        .replace('name = "relay"', 'name = "relay"\ninterval = 6')
+    )
+    file.write_text(text, encoding="utf-8")
+    settings = read_network_file(file).settings
+    assert (settings["horizon"], settings["slot"], settings["samples"]) == (24, 1.5, 4)
+    file.write_text(text.replace('epsilon = "0.5"', 'epsilon = "much"'), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"a setting of '.*network\.toml' is wrong: .*much"):
+        read_network_file(file)
+
+
+def test_a_simulation_takes_the_shares_of_a_network(tmp_path: Path) -> None:
+    """Drawn shares are those of another network, in which epsilon means something else."""
+    file = _sample(tmp_path)
+    config = configure("relay", graph=file, slots=30)
+    assert np.allclose(config.shares, 1 / 3)
+    assert config.observation == "binomial"
+    assert any(f"Shares are those of '{file}'" in note for note in config.data.notes)
+    drawn = configure("relay", graph=file, slots=30, shares="uniform")
+    assert drawn.shares == "uniform"
+    assert not any("Shares are those" in note for note in drawn.data.notes)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

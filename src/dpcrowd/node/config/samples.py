@@ -114,7 +114,7 @@ def sample_network(
         schedule=_records(samples, reach, lag) if scheme == "relay" else _schedule(interval),
         others=_ADAPTIVE if scheme == "relay" else _records(None, None, None),
         process_var=_numbers(variance),
-        observation=_unless("observation", quoted(observation), quoted("binomial")),
+        observation=_observation(observation),
         servers="\n".join(
             _server(name, number, (shares or {}).get(name, _equal_share(len(names))), keys or {}, endpoints or {})
             for number, name in enumerate(names)
@@ -191,6 +191,15 @@ def _equal_share(servers: int) -> float:
 def _unless(name: str, value: object, default: object) -> str:
     """Return a setting, as a comment of the advanced sample if it has its default."""
     return f"{'#+ ' if value == default else ''}{name} = {value}"
+
+
+def _observation(name: str) -> str:
+    """Return the setting with a comment on the value that it has; the default is in the advanced sample only."""
+    comments = {
+        "binomial": 'a share is a random sample of the crowd; "paper": the paper\'s model',
+        "paper": 'the paper\'s model, too narrow for real counts; "binomial": a share is a random sample of the crowd',
+    }
+    return f"{_unless('observation', quoted(name), quoted('binomial'))}\t# {comments[name]}"
 
 
 def _numbers(value: float | Sequence[float]) -> str:

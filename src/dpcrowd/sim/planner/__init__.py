@@ -1,6 +1,7 @@
 """What a network of relay servers will reach, computed before it exists (`dpcrowd plan`): no data are needed.
 
 request   what is asked: levels, shares, graph, guarantee
+adopt     what a plan takes from a network.toml
 moving    what people who move between regions add to the error
 replay    the expected error on a series of levels
 predict   the covariance recursion for a request: deviations, errors, number of samples, reach

@@ -20,10 +20,12 @@ from dpcrowd.sim.data import PAPER_SETS
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.network_file import is_network_file, read_network_file
+from dpcrowd.sim.notes import overlap_notes, promise
+from dpcrowd.sim.planner.adopt import adopt_settings, name_levels
 from dpcrowd.sim.planner.goal import Goal, parse_goal
 from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of, guarantee_of, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
-from dpcrowd.sim.planner.request import Levels, PlanRequest, levels_of_model, read_levels
+from dpcrowd.sim.planner.request import EQUAL, Levels, PlanRequest, levels_of_model, read_levels
 from dpcrowd.sim.planner.solve import Solution, Variable, solve
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
 from dpcrowd.sim.topology import Networks
@@ -71,15 +73,18 @@ class NetworkPlan:
     """A plan; `samples` and `reach` are recommended, unless they were given.
 
     servers, links  links is None if they change from slot to slot
+    promise         the guarantee in words, with the limits that the shares put on it
     shares          one per server
     by_epsilon      the same network with other budgets, each with its best number of samples
     by_reach        the same budget with other reaches
     goal, solution  what was asked for, and what reaches it, if it was to be solved
     remarks         what cannot be reached, and what the plan assumes
+    server_names    those of a network.toml; None: the servers have no names yet
     """
 
     request: PlanRequest
     guarantee: Guarantee
+    promise: str
     servers: int
     shares: tuple[float, ...]
     links: tuple[tuple[int, int], ...] | None
@@ -95,6 +100,7 @@ class NetworkPlan:
     goal_reached: bool | None
     solution: Solution | None
     remarks: tuple[str, ...]
+    server_names: tuple[str, ...] | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values, as `dpcrowd plan --json` prints it."""
@@ -106,7 +112,7 @@ class NetworkPlan:
                 "length": self.guarantee.length,
                 "epsilon": float(self.guarantee.epsilon),
                 "users": self.guarantee.users,
-                "promise": str(self.guarantee),
+                "promise": self.promise,
             },
             "servers": self.servers,
             "graph": request.graph,
@@ -161,51 +167,59 @@ def plan(
     process_var  Q, the variance of the change of a region's count in one slot: one number or a list
     data         public data instead, from which levels and Q are estimated (`dpcrowd.load_data`, options: `loading`)
     model        a process model of `dpcrowd fit`, or its file, instead of level, Q and data: what servers know
-    beforehand samples      per window or horizon; default: the best number reach        hops that records travel, or
-    "all"; default: the recommended number slot         the length of a slot ("15m", or seconds), for traffic per day
-    goal         such as "5% in every region above 1000" solve_for    "epsilon", "slot" or "servers": the least one
-    that reaches the goal shares       "uniform" (independent, from 0.05 to 1), "partition", or one number per server;
-    default: those of a
-                 network.toml, else "uniform"
-    graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml
+                 beforehand
+    samples      per window or horizon; default: the best number
+    reach        hops that records travel, or "all"; default: the recommended number
+    slot         the length of a slot ("15m", or seconds), for traffic per day
+    goal         such as "5% in every region above 1000"
+    solve_for    "epsilon", "slot" or "servers": the least one that reaches the goal
+    shares       "equal" (equal parts, every user at one server), "partition" (drawn, they sum to 1), "uniform" (drawn
+                 independently, from 0.05 to 1), or one number per server; default: those of a network.toml, else
+                 "equal", but "uniform" for the paper's data sets
+    graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml, whose shares, slot, guarantee,
+                 Q, observation, samples, reach and lag are taken, too, where they are not given
     epsilons     of the table; default: from a tenth to ten times epsilon
     advice       whether to look for what would help where something cannot be reached (it takes seconds)
     settings     epsilon, window, horizon, servers, density, dynamic, users, observation, hops_per_slot, lag, seed,
-                 servers_per_slot, regions_per_slot, correlation: as in `dpcrowd.simulate`
+                 servers_per_slot, regions_per_slot, correlation: as in `dpcrowd.simulate`; hops_per_slot is "all" by
+                 default if the slot is known and has 1 s or more, since live servers forward records at once
 
     >>> result = plan({"north": 5000, "south": 800}, process_var=400, servers=8, density=0.5, window=50)
     >>> [region.region for region in result.regions], result.samples > 0
     (['north', 'south'], True)
     """
-    if solve_for is not None and goal is None:
-        raise BadInput(f"solving for {solve_for} needs a goal, such as '5% in every region above 1000'.")
-    if solve_for is not None and samples is not None:
-        raise BadInput(
-            f"{samples} samples were given, and a goal to solve for; leave samples out: every {solve_for} has its own "
-            "best number."
-        )
-    fitted = None if model is None else model if isinstance(model, Model) else read_model(model)
-    levels = _levels(level, process_var, data, fitted, {"seed": settings.get("seed", 0), **(loading or {})})
+    if solve_for is not None:
+        _check_solvable(solve_for, goal, samples)
     for name in settings:
         if name not in _SETTINGS:
             raise unknown_name("setting of a plan", name, _SETTINGS)
-    if data is not None and settings.get("observation") is None:
-        name = data.name if isinstance(data, DataSet) else os.fspath(data)
-        settings["observation"] = None if name in PAPER_SETS else "binomial"  # as a simulation of the same data
-    if shares is None:
-        file = read_network_file(graph) if is_network_file(graph) else None
-        shares = "uniform" if file is None or file.shares is None else file.shares
-    request = PlanRequest(
-        levels=levels,
-        slot=None if slot is None else slot_length_us(slot) / 1e6,
-        shares=shares if isinstance(shares, str) else tuple(float(share) for share in shares),
-        graph=os.fspath(graph),
+    fitted = None if model is None else model if isinstance(model, Model) else read_model(model)
+    arguments: dict[str, Any] = {
         **settings,
-    )
+        "slot": None if slot is None else slot_length_us(slot) / 1e6,
+        "samples": samples,
+        "reach": reach,
+        "shares": shares if shares is None or isinstance(shares, str) else tuple(float(share) for share in shares),
+        "process_var": process_var,
+    }
+    remarks: list[str] = []
+    file = read_network_file(graph) if is_network_file(graph) else None
+    if file is not None:
+        without = ["samples", "reach"] if solve_for is not None else []
+        without += ["process_var"] if data is not None or fitted is not None else []
+        arguments, remarks = adopt_settings(file, arguments, without)
+        level, other_regions = name_levels(level, file)
+        remarks += other_regions
+    samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
+    levels = _levels(level, process_var, data, fitted, {"seed": settings.get("seed") or 0, **(loading or {})})
+    values = {name: value for name, value in arguments.items() if value is not None}
+    values = _defaults(_is_of_paper(data), values.get("slot")) | values
+    request = PlanRequest(levels=levels, graph=os.fspath(graph), **values)
     config_of(request)  # refuses what is wrong before anything is solved
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
-    remarks = [] if fitted is None else [_PUBLIC.format(file=fitted.file, source=fitted.source)]
+    if fitted is not None:
+        remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.source))
     if target is not None and solve_for is not None:
         solution = solve(request, target.reached, solve_for, reach)
         if solution is None:
@@ -222,7 +236,8 @@ def plan(
         texts = [None if target is None else advice_on_goal(request, prediction, target)]
         texts.append(advice_on_hidden(request, prediction))
         remarks += [f"{text}." for text in texts if text is not None]
-    return _assemble(request, prediction, target, solution, remarks, epsilons)
+    names = None if file is None else file.names
+    return _assemble(request, prediction, target, solution, remarks, epsilons, names)
 
 
 _SETTINGS = (
@@ -239,6 +254,33 @@ _RANGES = {
     "slot": "slot that fits into the promise",
     "servers": "number of servers up to 500",
 }
+
+
+def _check_solvable(variable: str, goal: str | None, samples: int | None) -> None:
+    """Refuse to solve without a goal, or with a number of samples that only one solution would have."""
+    if goal is None:
+        raise BadInput(f"solving for {variable} needs a goal, such as '5% in every region above 1000'.")
+    if samples is not None:
+        raise BadInput(
+            f"{samples} samples were given, and a goal to solve for; leave samples out: every {variable} has its own "
+            "best number."
+        )
+
+
+def _defaults(of_paper: bool, slot: float | None) -> dict[str, Any]:
+    """Return settings as in the paper for its data sets, else as in a live network.
+
+    slot  seconds; live servers forward records at once, over links that are faster than a second
+    """
+    hops: Hops = "all" if slot is not None and slot >= 1.0 else 1
+    if of_paper:
+        return {"shares": "uniform", "hops_per_slot": hops}
+    return {"shares": EQUAL, "observation": "binomial", "hops_per_slot": hops}
+
+
+def _is_of_paper(data: str | os.PathLike[str] | DataSet | None) -> bool:
+    """Whether a data set is one of the paper's, which is planned in the paper's setting by default."""
+    return data is not None and (data.name if isinstance(data, DataSet) else os.fspath(data)) in PAPER_SETS
 
 
 def _levels(
@@ -265,6 +307,7 @@ def _assemble(
     solution: Solution | None,
     remarks: list[str],
     epsilons: Sequence[float] | None,
+    names: tuple[str, ...] | None,
 ) -> NetworkPlan:
     config = config_of(request)
     static = None if config.network.dynamic else _links(request)
@@ -278,6 +321,7 @@ def _assemble(
     return NetworkPlan(
         request=request,
         guarantee=guarantee_of(request),
+        promise=promise(config, config.entrants[0]) or "",
         servers=config.servers,
         shares=tuple(facts_of(request, prediction.reach).shares.tolist()),
         links=static,
@@ -292,7 +336,8 @@ def _assemble(
         goal=goal,
         goal_reached=None if goal is None else goal.reached(prediction),
         solution=solution,
-        remarks=tuple(remarks),
+        remarks=(*remarks, *overlap_notes(config)),
+        server_names=names,
     )
 
 

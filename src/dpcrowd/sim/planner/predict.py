@@ -110,7 +110,7 @@ def facts_of(request: PlanRequest, reach: Hops, run: int = 0) -> PublicFacts:
 
 def _draws(request: PlanRequest) -> int:
     """Return how many draws of the shares are averaged: one where a plan describes a network whose links stay."""
-    return _SHARES if config_of(request).network.dynamic and isinstance(request.shares, str) else 1
+    return _SHARES if config_of(request).network.dynamic and request.has_drawn_shares else 1
 
 
 def choices(request: PlanRequest, samples: int | None = None) -> Iterator[ReachChoice]:

@@ -1,6 +1,7 @@
 """What would help where a region cannot be told from 0, or a goal is missed: only what the recursion confirms.
 
-Four remedies are tried, each alone: a larger epsilon, longer slots, more servers, and regions merged into one.
+Five remedies are tried, each alone: a larger epsilon, longer slots, more servers, records that travel all hops within
+a slot, and regions merged into one.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def advice_on_hidden(request: PlanRequest, prediction: Prediction) -> str | None
     merged = merged_regions(request, prediction, largest)
     if merged is not None:
         remedies.insert(0, merged)
-    return f"{problem}. {_joined(remedies, 'shows it')}"
+    return f"{problem}. {_joined(remedies, 'shows it', request)}"
 
 
 def advice_on_goal(request: PlanRequest, prediction: Prediction, goal: Goal) -> str | None:
@@ -49,7 +50,7 @@ def advice_on_goal(request: PlanRequest, prediction: Prediction, goal: Goal) -> 
     value = goal.value(prediction)
     return (
         f"the goal of {goal} is missed with ε = {request.epsilon:g}: {100 * value:.3g}% are expected. "
-        f"{_joined(_remedies(request, goal.reached, prediction.reach), 'reaches it')}"
+        f"{_joined(_remedies(request, goal.reached, prediction.reach), 'reaches it', request)}"
     )
 
 
@@ -61,6 +62,8 @@ def _remedies(request: PlanRequest, condition: Condition, reach: Hops) -> list[s
         if solution is not None:
             value = str(solution).removeprefix("ε = ").removeprefix("slots of ")
             texts.append(f"{verb} {value}")
+    if request.hops_per_slot != "all" and condition(predict(replace(request, hops_per_slot="all"), reach)):
+        texts.append(f"let records travel all hops within a slot instead of {request.hops_per_slot} (--hops-per-slot)")
     return texts
 
 
@@ -99,9 +102,10 @@ def _may_be_visible(prediction: Prediction, group: list[int]) -> bool:
     return sum(prediction.levels.level[k] for k in group) > 0.5 * min(prediction.half_width[k] for k in group)
 
 
-def _joined(remedies: list[str], effect: str) -> str:
+def _joined(remedies: list[str], effect: str, request: PlanRequest) -> str:
     if not remedies:
-        return f"Nothing that was tried {effect}: a larger ε, longer slots, more servers or merged regions"
+        hops = "" if request.hops_per_slot == "all" else f", more hops per slot than {request.hops_per_slot}"
+        return f"Nothing that was tried {effect}: a larger ε, longer slots, more servers{hops} or merged regions"
     text = remedies[0] if len(remedies) == 1 else ", ".join(remedies[:-1]) + f", or {remedies[-1]}"
     text = text[0].upper() + text[1:]
     return f"{text}: each of these alone {effect}" if len(remedies) > 1 else f"{text}: this {effect}"

@@ -27,7 +27,7 @@ from dpcrowd.privacy import Users
 from dpcrowd.schemes.relay import Hops, Relay
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import DEFAULT_WINDOW, SimulationConfig
-from dpcrowd.sim.configure import configure
+from dpcrowd.sim.configure import configure, network_spec
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.draw import load
 from dpcrowd.sim.data.seeds import Purpose, generator
@@ -36,8 +36,9 @@ from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.planner.moving import change_covariances
 from dpcrowd.sim.planner.replay import Series
 
-__all__ = ["Levels", "PlanRequest", "levels_of_model", "read_levels"]
+__all__ = ["EQUAL", "Levels", "PlanRequest", "levels_of_model", "read_levels"]
 
+EQUAL = "equal"
 _LARGEST = 1e15
 _COLUMNS, _FEWEST_RUNS = 32, 4  # a synthetic process is drawn until there are this many columns of counts
 
@@ -239,7 +240,8 @@ def _floats(values: Floats) -> tuple[float, ...]:
 class PlanRequest:
     """Everything that a prediction depends on; the same words as in `dpcrowd.simulate`.
 
-    slot   seconds; None: unknown, and nothing is said per day
+    shares  as there, or "equal": equal parts, so that every user is at one server
+    slot    seconds; None: unknown, and nothing is said per day
     """
 
     levels: Levels
@@ -274,6 +276,18 @@ class PlanRequest:
         assert length is not None
         return length
 
+    @property
+    def has_drawn_shares(self) -> bool:
+        """Whether the shares are random numbers, which nobody gave."""
+        return isinstance(self.shares, str) and self.shares != EQUAL
+
+    def _explicit_shares(self) -> str | tuple[float, ...]:
+        """Return the shares as `configure` takes them."""
+        if self.shares != EQUAL:
+            return self.shares
+        servers = network_spec(self.graph, self.servers, self.density, self.dynamic).servers
+        return (1.0 / servers,) * servers
+
     def scheme(self, reach: Hops = "all", samples: int = 1) -> Relay:
         """Return relay as it is planned. The prediction decides how many samples it takes, so one stands for any."""
         return Relay(samples=samples, reach=reach, hops_per_slot=self.hops_per_slot, lag=self.lag)
@@ -301,6 +315,7 @@ class PlanRequest:
             data,
             runs=1,
             burn_in=0,
+            shares=self._explicit_shares(),
             **{name: getattr(self, name) for name in _SETTINGS},
         )
 
@@ -317,6 +332,6 @@ class PlanRequest:
 
 
 _SETTINGS = (
-    *("epsilon", "window", "horizon", "servers", "density", "graph", "dynamic", "shares", "users", "observation"),
+    *("epsilon", "window", "horizon", "servers", "density", "graph", "dynamic", "users", "observation"),
     *("seed", "servers_per_slot", "regions_per_slot", "correlation"),
 )

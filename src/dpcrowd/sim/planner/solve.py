@@ -133,7 +133,7 @@ def _solve_servers(request: PlanRequest, condition: Condition, reach: Hops | Non
     if not can_solve_servers(request):
         raise BadInput(
             f"shares or links were given for {request.servers or 'the'} servers one by one; to solve for servers, give "
-            "shares 'uniform' or 'partition' and a named graph."
+            "shares 'equal', 'partition' or 'uniform' and a named graph."
         )
 
     def solution(servers: int) -> Solution | None:

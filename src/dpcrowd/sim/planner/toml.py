@@ -12,6 +12,7 @@ from typing import Any
 
 from dpcrowd.sim.export import check_writable, refuse_failed_write
 from dpcrowd.sim.planner.plan import NetworkPlan
+from dpcrowd.sim.planner.request import EQUAL
 from dpcrowd.sim.planner.solve import duration_text
 
 __all__ = ["toml_text", "write_plan"]
@@ -28,8 +29,16 @@ def toml_text(plan: NetworkPlan) -> str:
     lines = [
         "# Written by `dpcrowd plan`: the part of a network.toml that a plan decides.",
         f"# Missing, because a plan does not know it: {'; '.join(missing)}.",
-        "# Names of servers are placeholders. `dpcrowd init DIR --plan FILE` makes a network of it.",
+        "# `dpcrowd init DIR --plan FILE` makes a network of it.",
     ]
+    names = plan.server_names
+    if names is None:
+        names = tuple(f"server-{number + 1}" for number in range(plan.servers))
+        lines.append("# Names of servers are placeholders.")
+    if request.has_drawn_shares:
+        lines.append(f"# Shares are placeholders, too: random numbers ({request.shares}). Give each server its own.")
+    elif request.shares == EQUAL:
+        lines.append("# Shares are equal parts, by default. Give each server its own where you know better.")
     network: dict[str, Any] = {} if request.slot is None else {"slot": duration_text(request.slot)}
     network |= {
         "population": max(1, round(sum(request.levels.level))),
@@ -67,10 +76,10 @@ def toml_text(plan: NetworkPlan) -> str:
             "deviation": [_rounded(region.deviation) for region in plan.regions],
         },
     )
-    for number, share in enumerate(plan.shares, start=1):
-        lines += _section("[[server]]", {"name": f"server-{number}", "share": _rounded_down(share)})
+    for name, share in zip(names, plan.shares, strict=True):
+        lines += _section("[[server]]", {"name": name, "share": _rounded_down(share)})
     for source, target in plan.links or ():
-        lines += _section("[[link]]", {"between": [f"server-{source + 1}", f"server-{target + 1}"]})
+        lines += _section("[[link]]", {"between": [names[source], names[target]]})
     return "\n".join(lines) + "\n"
 
 

@@ -68,6 +68,55 @@ def test_the_summary_is_json_and_complete(small: NetworkPlan) -> None:
     assert small.error == pytest.approx(sum(region.error for region in small.regions) / 2)
 
 
+QUICK: dict[str, Any] = {"servers": 6, "graph": "ring", "window": 20, "advice": False, "epsilons": [1.0]}
+
+
+def test_people_are_observed_as_live_servers_count_them() -> None:
+    """A plan in the paper's observation model goes into a live network, whose intervals would be too narrow."""
+    assert plan([5000, 800], process_var=100, shares="uniform", **QUICK).observation == "binomial"
+    assert plan([5000, 800], process_var=100, observation="paper", **QUICK).observation == "paper"
+    linear = dpcrowd.load_data("linear", slots=40)
+    assert plan(data=linear, **QUICK).observation == "paper"
+    assert plan(data=linear, shares="partition", **QUICK).observation == "binomial"
+
+
+def test_users_are_divided_in_equal_parts_unless_shares_are_given() -> None:
+    """Drawn shares that sum to m/2 put every user at several servers, and no epsilon of a network would hold."""
+    planned = plan([5000, 800], process_var=100, users="roaming", **QUICK)
+    assert planned.shares == (1 / 6,) * 6
+    assert planned.promise.startswith("Pure 20-event differential privacy")
+    assert not any("several servers at once" in remark for remark in planned.remarks)
+    assert "Shares are equal parts" in toml_text(planned)
+    assert sum(plan(data=dpcrowd.load_data("linear", slots=40), **QUICK).shares) > 1.5
+    assert plan([5000], process_var=9, **{**QUICK, "servers": None, "graph": "random"}).shares == (0.02,) * 50
+
+
+def test_records_travel_all_hops_in_a_slot_of_seconds() -> None:
+    """Live links are faster than a slot: with one hop per slot, a plan of a live network is too pessimistic."""
+    common = {**QUICK, "process_var": 100}
+    known = plan([5000], slot="15m", **common)
+    unknown = plan([5000], **common)
+    assert (known.request.hops_per_slot, unknown.request.hops_per_slot) == ("all", 1)
+    assert known.error < unknown.error
+    assert plan([5000], slot=0.5, **common).request.hops_per_slot == 1
+    assert plan([5000], slot="15m", hops_per_slot=2, **common).request.hops_per_slot == 2
+
+
+@pytest.mark.parametrize("shares", ["uniform", "partition", [0.5] * 6], ids=str)
+def test_the_promise_is_that_of_a_simulation(shares: Any) -> None:
+    """A plan that promises more than a simulation of the same network would be believed."""
+    common = {"servers": 6, "graph": "ring", "window": 20, "shares": shares, "users": "roaming"}
+    planned = plan([5000, 800], process_var=100, advice=False, epsilons=[1.0], **common)
+    settings = {**common, "samples": 2, "reach": 1, "slots": 30, "runs": 1, "jobs": 1}
+    simulated = dpcrowd.simulate("relay", "linear", **settings)
+    assert planned.promise == planned.summary()["guarantee"]["promise"] == simulated.guarantees["relay"]
+    assert "audience of a record" in planned.promise
+    overlap = [note for note in simulated.notes if "several servers at once" in note]
+    assert [remark for remark in planned.remarks if "several servers at once" in remark] == overlap
+    assert bool(overlap) == (shares != "partition")
+    assert ("Shares are placeholders" in toml_text(planned)) == isinstance(shares, str)
+
+
 @pytest.mark.slow
 def test_a_goal_is_solved_for_and_planned() -> None:
     """The plan is the one of the solution, not of the epsilon that was given."""

@@ -64,6 +64,21 @@ def test_the_fewest_servers_are_found() -> None:
     assert not goal.reached(predict(replace(solution.request, servers=max(2, int(solution.value) // 2)), "all"))
 
 
+def test_more_hops_per_slot_are_a_remedy_if_they_help() -> None:
+    """Whoever left them at 1 would otherwise buy accuracy with privacy."""
+    ring = request(servers=12, shares=(1 / 12,) * 12)
+    one, every = (predict(replace(ring, hops_per_slot=hops), "all") for hops in (1, "all"))
+    between = f"{50 * (one.error + every.error):.4f}% on average"
+    goal = parse_goal(between, LEVELS)
+    advice = advice_on_goal(ring, one, goal)
+    assert advice is not None
+    assert "let records travel all hops within a slot instead of 1 (--hops-per-slot)" in advice
+    hopeless = parse_goal("0.0001% on average", LEVELS)
+    text = advice_on_goal(replace(ring, slot=None), one, hopeless)
+    assert text is not None
+    assert "let records travel" not in text
+
+
 def test_what_cannot_be_solved_is_none_or_refused() -> None:
     """A value that was not confirmed must not be printed."""
 
@@ -74,7 +89,7 @@ def test_what_cannot_be_solved_is_none_or_refused() -> None:
     assert solve(request(), never, "slot", "all") is None
     with pytest.raises(BadInput, match="the length of a slot is not known; give it"):
         solve(request(slot=None), never, "slot")
-    with pytest.raises(BadInput, match="to solve for servers, give shares 'uniform' or 'partition'"):
+    with pytest.raises(BadInput, match="to solve for servers, give shares 'equal', 'partition' or 'uniform'"):
         solve(request(shares=(0.5,) * 6), never, "servers")
     with pytest.raises(BadInput, match="unknown variable to solve for 'size'"):
         solve(request(), never, "size")  # type: ignore[arg-type]
