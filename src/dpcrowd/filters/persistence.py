@@ -37,7 +37,9 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.observation import ROUNDING
 
-__all__ = ["PersistentRecords", "fuse_persistent", "ordered_sum"]
+__all__ = ["PersistentRecords", "are_partitioned", "fuse_persistent", "ordered_sum"]
+
+_SUM_TOLERANCE = 1e-6
 
 _LEAST_PART = 1e-9
 """Of the variance: rounding must not make a posterior certain."""
@@ -96,6 +98,11 @@ def fuse_persistent(
     after -= share * np.where(records.partition, crowd * (1.0 - phi), 0.0)
     after[origins] += spread[origins] * (beta * weighted_share - phi * weighted_common)
     return mean, var, after
+
+
+def are_partitioned(shares: Floats) -> Bools:
+    """Return whether shares (..., m) sum to 1, so that every user is at one server."""
+    return np.asarray(np.abs(shares.sum(axis=-1) - 1.0) <= _SUM_TOLERANCE)
 
 
 def _consistent(cross: Floats, spread: Floats, variance: Floats) -> Floats:

@@ -10,14 +10,12 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.observation import ROUNDING
-from dpcrowd.filters.persistence import PersistentRecords, fuse_persistent, ordered_sum
+from dpcrowd.filters.persistence import PersistentRecords, are_partitioned, fuse_persistent, ordered_sum
 from dpcrowd.filters.records import Reference, held_pairs
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["equivalent_sums", "fuse_deviations", "keep_final_deviations", "move_deviations"]
-
-_SUM_TOLERANCE = 1e-6
 
 
 def fuse_deviations(
@@ -95,7 +93,7 @@ def _records(
     noisy = np.where(has, table.noisy.reshape(runs, servers, -1)[run][:, origins].swapaxes(0, 1), 0.0)
     noise_var = np.where(has, table.var.reshape(runs, servers)[run][:, origins].T[..., None], 1.0)
     by_run = table.shares.reshape(runs, servers)
-    partition = np.abs(by_run.sum(axis=1) - 1.0) <= _SUM_TOLERANCE
+    partition = are_partitioned(by_run)
     shares = by_run.T[:, run][..., None]
     share = shares[origins]
     with np.errstate(invalid="ignore", divide="ignore"):

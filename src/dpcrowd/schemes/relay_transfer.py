@@ -23,6 +23,7 @@ from dpcrowd.arrays import Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.ahead import moved_in_time
 from dpcrowd.filters.course import same_course
+from dpcrowd.filters.persistence import are_partitioned
 from dpcrowd.sampling.schedule import samples_due
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.records import Mailbox
@@ -64,7 +65,18 @@ def _is_compatible(state: RelayState, fresh: RelayState, places: Places, origins
         and bool((state.amount == fresh.amount).all())
         and (state.scores is None) == (fresh.scores is None)
         and _same_model(old, new)
+        and _same_partition(old, new)
     )
+
+
+def _same_partition(old: Setting, new: Setting) -> bool:
+    """Whether the deviations of all servers sum to 0 as they did in earlier slots."""
+    if new.turnover == 1.0 or old.peers is None or new.peers is None:
+        return True
+    before, now = old.peers.shares, new.peers.shares
+    if not (are_partitioned(before) or are_partitioned(now)):
+        return True
+    return before.shape == now.shape and bool((before == now).all())
 
 
 def _same_model(old: Setting, new: Setting) -> bool:

@@ -210,7 +210,18 @@ def test_servers_that_are_saved_and_restored(seed: int, form: Any, changing: boo
 @pytest.mark.parametrize("form", ["diagonal", "matrix"])
 def test_skipped_slots_are_slots_in_which_nothing_happened(gap: int, users: Users, form: Any) -> None:
     """A process that was down must not mistake old records for new ones, nor forget that it has missed a sample."""
-    network = make_network(users, form=form, regions=1)
+    assert_skipped(make_network(users, form=form, regions=1), gap)
+
+
+@pytest.mark.parametrize("gap", [1, 6, 7, 30])
+@pytest.mark.parametrize("partition", [False, True])
+def test_deviations_fade_in_skipped_slots(gap: int, partition: bool) -> None:
+    """A server that was away must remember of deviations what one that was idle does, and not more."""
+    network = make_network(regions=1, partition=partition, observation="binomial", turnover=0.1)
+    assert_skipped(network, gap)
+
+
+def assert_skipped(network: Network, gap: int) -> None:
     away, idle = network.server(0), network.server(0)
     for slot in range(12):
         heard = {(origin, slot): np.array([200.0 + 40 * origin]) for origin in (1, 2) if network.due(slot, origin)}

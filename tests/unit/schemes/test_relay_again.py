@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dpcrowd.filters import ProcessModel
@@ -133,3 +135,21 @@ def test_it_survives_a_restart_after_both() -> None:
     again.restore(server.save())
     assert again.save() == server.save()
     assert again.mailbox.since == server.slot + 1
+
+
+def test_deviations_are_remembered_when_the_clock_comes_back() -> None:
+    """The estimate is kept, so what its error has in common with the servers' deviations has to be kept, too."""
+    facts = replace(network(), observation="binomial", turnover=0.1)
+    server = facts.server(0, account_for(facts.guarantee))
+    run_slots(server, range(LENGTH + 2))
+    before = server._state
+    assert isinstance(before, RelayState)
+    assert before.cross is not None
+    latest = before.cross[int(before.last) % LAG].copy()
+    assert np.abs(latest).max() > 0.0
+    server.begin_again(8)
+    after = server._state
+    assert isinstance(after, RelayState)
+    assert after.cross is not None
+    assert after.base_cross is not None
+    assert all(bits(cross) == bits(latest) for cross in (*after.cross, after.base_cross))

@@ -10,6 +10,7 @@ import pytest
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
+from dpcrowd.schemes.relay_state import RelayState
 from dpcrowd.schemes.server import Server
 from node_support_relay import counts_of, facts_of
 from relay_support import Network, message_of
@@ -40,20 +41,22 @@ def play(server: Server, facts: Network, slots: range, number: int, late: tuple[
     return releases
 
 
-def started(number: int = 1, late: tuple[int, ...] = ()) -> Server:
-    server = FACTS.server(number)
-    play(server, FACTS, range(SLOTS), number, late)
+def started(number: int = 1, late: tuple[int, ...] = (), facts: Network = FACTS) -> Server:
+    server = facts.server(number)
+    play(server, facts, range(SLOTS), number, late)
     return server
 
 
-def test_a_server_that_comes_changes_nothing_for_the_others() -> None:
-    """The numbers of servers change with it: records, scores and accounts follow the names."""
+@pytest.mark.parametrize("turnover", [1.0, 0.1])
+def test_a_server_that_comes_changes_nothing_for_the_others(turnover: float) -> None:
+    """The numbers of servers change with it: records, scores, accounts and deviations follow the names."""
+    facts = replace(FACTS, observation="binomial", turnover=turnover)
     more = replace(
-        FACTS, shares=np.array([0.4, *FACTS.shares]), phases=np.array([1, *FACTS.phases], dtype=np.int64)
+        facts, shares=np.array([0.35, *FACTS.shares]), phases=np.array([1, *FACTS.phases], dtype=np.int64)
     )  # a new server has number 0
-    plain, moved = started(), more.server(2)
+    plain, moved = started(facts=facts), more.server(2)
     moved._noise = plain._noise  # whose numbers depend on the number of servers
-    moved.take_over(started().save(), FACTS.server(1), range(3), [None, 0, 1, 2])
+    moved.take_over(started(facts=facts).save(), facts.server(1), range(3), [None, 0, 1, 2])
     assert moved.slot == SLOTS - 1
     assert moved.mailbox.held.sum() == plain.mailbox.held.sum() > 5
     mine, theirs = plain.smoothed(), moved.smoothed()
@@ -154,3 +157,31 @@ def test_what_does_not_fit_is_refused() -> None:
     """A wrong list of servers would give one server's records to another."""
     with pytest.raises(BadInput, match="one place per server"):
         FACTS.server(1).take_over(started().save(), FACTS.server(1), range(3), [0, 1])
+
+
+def test_deviations_of_servers_that_stay_are_remembered_with_other_regions() -> None:
+    """Without them the next record of a server would count as if its deviation were a fresh one."""
+    facts = replace(FACTS, observation="binomial", turnover=0.1)
+    old = started(facts=facts)
+    fewer = replace(facts, model=ProcessModel.of(1.0, np.array([100.0, 50.0])))
+    moved = fewer.server(1)
+    moved.take_over(old.save(), facts.server(1), [2, 0], range(3))
+    before, after = (server._state for server in (old, moved))
+    assert isinstance(before, RelayState)
+    assert isinstance(after, RelayState)
+    assert before.cross is not None
+    assert after.cross is not None
+    latest = before.cross[int(before.last) % before.lag]
+    assert np.abs(latest).max() > 0.0
+    for cross in after.cross:
+        assert bits(cross) == bits(latest[..., [2, 0]])
+
+
+def test_records_become_final_when_users_become_partitioned() -> None:
+    """Earlier slots would be filtered again as if deviations had summed to 0 in them."""
+    facts = replace(FACTS, observation="binomial", turnover=0.1)
+    more = replace(facts, shares=np.array([0.4, *FACTS.shares]), phases=np.array([1, *FACTS.phases], dtype=np.int64))
+    moved = more.server(2)
+    moved.take_over(started(facts=facts).save(), facts.server(1), range(3), [None, 0, 1, 2])
+    assert moved.mailbox.held.sum() == 0
+    assert np.isfinite(moved._state.mean_var).all()
