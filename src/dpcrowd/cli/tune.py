@@ -25,7 +25,18 @@ __all__ = ["tune"]
     "--method",
     default="evolution",
     show_default=True,
-    help="evolution (smallest error), or likelihood (Q only, from noisy samples).",
+    help="evolution (smallest score on the runs), or likelihood (Q only, from noisy samples).",
+)
+@click.option(
+    "--objective",
+    default="crps",
+    show_default=True,
+    help="Score that evolution minimises: crps (of estimates with their intervals), or are (relative error alone).",
+)
+@click.option(
+    "--search-variance",
+    is_flag=True,
+    help="Let evolution search Q, too, with objective crps; `dpcrowd fit` and --method likelihood are better at it.",
 )
 @click.option(
     "--transition",
@@ -71,7 +82,8 @@ __all__ = ["tune"]
 def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool, **settings: Any) -> None:
     """Find a scheme's parameters on public data or past releases.
 
-    Evolution searches Q, theta, xi and T_s/T (or Q and RescueDP's theta) for the smallest error, as the paper does.
+    Evolution searches theta, xi and T_s/T (or RescueDP's theta) for the best estimates with their intervals. Q, which
+    decides how wide these are, stays as it is: `dpcrowd fit` finds it.
     Likelihood finds Q from noisy samples alone, at no further privacy cost.
     """
     from dpcrowd.cli.console import progress_bar
@@ -98,14 +110,16 @@ def _plain(tuned: Any) -> dict[str, Any]:
     from dpcrowd.sim.tuned import SECTIONS
 
     origin = {key: getattr(tuned, "version" if key == "dpcrowd" else key) for key in SECTIONS["tuned"]}
-    for key in ("are_before", "are_after"):
-        origin[key] = origin[key] if abs(origin[key]) < float("inf") else None
+    for key, value in origin.items():
+        if isinstance(value, float) and not abs(value) < float("inf"):
+            origin[key] = None
     model = {"process_var": tuned.model.process_var.tolist(), "transition": tuned.model.transition.tolist()}
     return {**origin, **model, **tuned.tuning}
 
 
 def _print_table(tuned: Any, out: Path | None) -> None:
     from dpcrowd.cli.console import console, print_columns
+    from dpcrowd.experiments.tune.search import MIN_COVERAGE
 
     variances = tuned.model.process_var.tolist()
     if len(variances) == 1:
@@ -117,8 +131,16 @@ def _print_table(tuned: Any, out: Path | None) -> None:
         rows.append(("A: share of people who stay", f"{stay.min():.4g} to {stay.max():.4g}"))
     rows += [(name, f"{value:.4g}") for name, value in tuned.tuning.items()]
     rows.append(("ARE before → after", f"{tuned.are_before:.4g} → {tuned.are_after:.4g}"))
+    rows.append(("CRPS before → after", f"{tuned.crps_before:.4g} → {tuned.crps_after:.4g}"))
+    rows.append(("coverage of 95% intervals", f"{tuned.coverage_before:.0%} → {tuned.coverage_after:.0%}"))
     screen = console()
     print_columns(screen, {"parameter": [name for name, _ in rows], "value": [value for _, value in rows]})
     where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
-    for text in (f"tuned on: {tuned.on}.", f"{where}."):
+    texts = [f"tuned on: {tuned.on}.", f"{where}."]
+    if tuned.coverage_after < MIN_COVERAGE:
+        texts.append(
+            f"warning: only {tuned.coverage_after:.0%} of the 95% intervals contain the truth; tuning does not repair "
+            "a model that does not fit: fit one with 'dpcrowd fit', or find Q with --method likelihood."
+        )
+    for text in texts:
         screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)

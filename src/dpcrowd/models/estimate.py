@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcrowd.arrays import Floats, Ints
+from dpcrowd.filters.crps import normal_crps
 from dpcrowd.models.model import LEAST_VAR, Scores, VarianceKind, expected_people, row_variances
 from dpcrowd.models.profiles import Profile, Series, estimate_profile
 from dpcrowd.models.season import SeasonKind, SlotTimes, Timing, possible_seasons, timing
@@ -310,19 +311,9 @@ def _score(blocks: Sequence[_Block], kind: VarianceKind) -> float:
         present = block.series.present
         mean, var, alone, alone_var = _predictions(block, *_deviations(_others(blocks, number), kind), kind)
         for expected, spread in ((mean, var), (alone, alone_var)):
-            total += 0.5 * float(np.where(present, _crps(block.series.value - expected, spread), 0.0).sum())
+            total += 0.5 * float(np.where(present, normal_crps(block.series.value - expected, spread), 0.0).sum())
         slots += len(present)
     return total / max(slots, 1)
-
-
-def _crps(error: Floats, var: Floats) -> Floats:
-    """Return the continuous ranked probability score of a normal distribution."""
-    from scipy.special import erf
-
-    deviation = np.sqrt(var)
-    z = error / deviation
-    density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
-    return np.asarray(deviation * (z * erf(z / np.sqrt(2.0)) + 2.0 * density - 1.0 / np.sqrt(np.pi)))
 
 
 def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:

@@ -31,6 +31,7 @@ class Entrant:
 
     samples        per window or horizon, where the scheme leaves that open (`dpcrowd.sim.planning`)
     reach_planned  whether the reach of relay was chosen there, too
+    model, tuning  its own parameters, from a file that was tuned for this scheme; None: those of the simulation
     """
 
     label: str
@@ -38,6 +39,8 @@ class Entrant:
     guarantee: Guarantee | None
     samples: int | None = None
     reach_planned: bool = False
+    model: ProcessModel | None = None
+    tuning: Tuning | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +114,19 @@ class SimulationConfig:
     @property
     def model(self) -> ProcessModel:
         return self.data.model
+
+    def model_of(self, entrant: Entrant) -> ProcessModel:
+        """Return A and Q that the filters of a scheme are given; a fitted model is for all of them."""
+        return self.model if entrant.model is None or self.fitted is not None else entrant.model
+
+    def tuning_of(self, entrant: Entrant) -> Tuning:
+        """Return the parameters of a scheme."""
+        return self.tuning if entrant.tuning is None else entrant.tuning
+
+    @property
+    def growth(self) -> float:
+        """Largest growth of all schemes' models, which bounds the consensus step."""
+        return max(self.model_of(entrant).growth for entrant in self.entrants)
 
     @property
     def in_sample(self) -> int | None:

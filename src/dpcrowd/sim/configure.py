@@ -142,10 +142,11 @@ def configure(
     data = _load_data(data, {name: value for name, value in loading.items() if value is not None})
     if isinstance(tuning, str | os.PathLike):
         tuning = read_tuned(tuning)
+    tuned: Tuned | None = None
     if isinstance(tuning, Tuned):
         if process_var is not None:
             raise BadInput(f"a process variance was given, and {tuning.file} has one, too; leave one of them out.")
-        data, tuning = tuning.apply(data), None
+        tuned, tuning = tuning, None
     if model is not None:
         if process_var is not None:
             raise BadInput("a process variance was given, and the model has one, too; leave one of them out.")
@@ -190,6 +191,8 @@ def configure(
         )
         for label, scheme in instances
     )
+    if tuned is not None:
+        data, entrants = tuned.give(data, entrants)
     config = SimulationConfig(
         data=data,
         entrants=entrants,

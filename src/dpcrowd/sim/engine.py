@@ -61,7 +61,7 @@ def run_batch(
     numbers = np.asarray(runs, dtype=np.int64)
     world = _World(config, runs)
     beta = config.beta if config.has_consensus else None
-    networks = Networks(config.network, config.seed, runs, beta, engine, config.model.growth)
+    networks = Networks(config.network, config.seed, runs, beta, engine, config.growth)
     scheme_runs = [_SchemeRun(config, entrant, numbers, world, networks) for entrant in config.entrants]
     seeds = [sequence(config.seed, run, Purpose.NOISE) for run in runs]
     noise = SeededNoise(seeds, config.servers, len(config.data.regions), engine=engine)
@@ -124,9 +124,9 @@ class _SchemeRun:
         interval = staggered_interval(entrant.scheme)
         setting = Setting(
             servers=len(runs) * config.servers,
-            model=config.model,
+            model=config.model_of(entrant),
             guarantee=entrant.guarantee,
-            tuning=config.tuning,
+            tuning=config.tuning_of(entrant),
             observation=config.observation,
             accounting=config.accounting,
             form=config.form,

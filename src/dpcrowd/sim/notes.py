@@ -228,7 +228,7 @@ def _uncalibrated(config: SimulationConfig) -> list[str]:
             f"intervals of {', '.join(grouped)} are uncalibrated: regions of a group share one draw, which the "
             "diagonal form takes for several."
         )
-    if config.model.transition.ndim == 2:
+    if any(config.model_of(entrant).transition.ndim == 2 for entrant in config.entrants):
         remarks.append(
             "people move between the regions of these data, which the diagonal form cannot follow: its filters are "
             "less accurate and their intervals too narrow (form=matrix can)."

@@ -14,10 +14,10 @@ import hashlib
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,7 +30,10 @@ from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.series import FROM_WHOLE_SERIES, GIVEN_BY_HAND
 from dpcrowd.sim.data.span import is_drawn_anew
 
-__all__ = ["METHODS", "SECTIONS", "Tuned", "counts_digest", "read_tuned"]
+if TYPE_CHECKING:
+    from dpcrowd.sim.config import Entrant
+
+__all__ = ["METHODS", "OPTIONAL", "SECTIONS", "Tuned", "counts_digest", "read_tuned"]
 
 METHODS = ("evolution", "likelihood")
 _MODEL_KEYS = ("process_var", "transition")
@@ -46,6 +49,8 @@ class Tuned:
     method, on             "evolution" or "likelihood"; a sentence that says on which data
     guarantee, length      "finite" or "window", and T or w: with `epsilon`, the privacy that it was tuned for
     are_before, are_after  mean error over the tuning runs with the parameters at the start, and with these
+    objective              what evolution has minimised, "crps" or "are"; empty: another method, or not known
+    crps_..., coverage_... as are_...: CRPS in parts of the mean count, and coverage of 95% intervals; NaN: not known
     sha256                 of the counts that it was tuned on, see `counts_digest`
     model, tuning          A and Q of the filters; the tuned parameters by name
     file                   what to call it in messages
@@ -68,6 +73,11 @@ class Tuned:
     seed: int
     are_before: float
     are_after: float
+    objective: str = ""
+    crps_before: float = math.nan
+    crps_after: float = math.nan
+    coverage_before: float = math.nan
+    coverage_after: float = math.nan
     sha256: str
     model: ProcessModel
     tuning: Mapping[str, Any] = field(default_factory=dict)
@@ -80,6 +90,26 @@ class Tuned:
         notes = tuple(note for note in data.notes if note not in about_q)
         tuning = replace(data.tuning, **self.tuning)
         return replace(data, model=self.model, tuning=tuning, notes=(*notes, self.note(data)))
+
+    def give(self, data: DataSet, entrants: Sequence[Entrant]) -> tuple[DataSet, tuple[Entrant, ...]]:
+        """Return the entrants, of which those that run the tuned scheme have this model and tuning, and the data.
+
+        Other schemes keep the parameters of the data; the notes of the data name them.
+        """
+        self._check_fits(data)
+        tuning = replace(data.tuning, **self.tuning)
+        given = tuple(
+            replace(one, model=self.model, tuning=tuning) if one.scheme.name == self.scheme else one for one in entrants
+        )
+        others = [one.label for one in entrants if one.scheme.name != self.scheme]
+        about_q = () if others else (FROM_WHOLE_SERIES, GIVEN_BY_HAND)  # no longer true
+        notes = [note for note in data.notes if note not in about_q]
+        if len(others) < len(entrants):
+            notes.append(self.note(data, f"of {self.scheme}"))
+        if others:
+            ignore = "ignores" if len(others) == 1 else "ignore"
+            notes.append(f"{', '.join(others)} {ignore} {self.file}: it was tuned for {self.scheme} only.")
+        return replace(data, notes=tuple(notes)), given
 
     def overlap(self, data: DataSet) -> int:
         """Return how many of the data's slots it was tuned on; 0 for synthetic data, which are drawn anew."""
@@ -99,12 +129,12 @@ class Tuned:
             if tuned != used:
                 raise BadInput(f"{self.file} was tuned on region '{tuned}' where the data have '{used}'.")
 
-    def note(self, data: DataSet) -> str:
+    def note(self, data: DataSet, whose: str = "of all schemes") -> str:
         """Return a note: which parameters come from it, and whether it was tuned on slots of these data."""
         own_moves = self.model.transition.ndim == 2 or bool((self.model.transition != 1.0).any())
         names = ["A", "Q", *self.tuning] if own_moves else ["Q", *self.tuning]
         origin = (
-            f"{', '.join(names)} of all schemes are from {self.file}, tuned for {self.scheme} by {self.method} at "
+            f"{', '.join(names)} {whose} are from {self.file}, tuned for {self.scheme} by {self.method} at "
             f"epsilon {self.epsilon:g}"
         )
         if is_drawn_anew(data):
@@ -171,13 +201,22 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "model": _MODEL_KEYS,
     "tuning": tuple(f.name for f in fields(Tuning)),
 }
-_ALLOWED = {"scheme": tuple(SCHEMES), "method": METHODS, "guarantee": ("finite", "window")}
+OPTIONAL = ("objective", "crps_before", "crps_after", "coverage_before", "coverage_after")
+"""Keys of [tuned] that files of earlier versions do not have."""
+_ALLOWED = {
+    "scheme": tuple(SCHEMES),
+    "method": METHODS,
+    "guarantee": ("finite", "window"),
+    "objective": ("crps", "are"),
+}
 _WORDS = {str: "a text", int: "a whole number >= 0", float: "a number", tuple: "a list of texts"}
 
 
 def _origin(section: dict[str, Any], file: str) -> dict[str, Any]:
     origin: dict[str, Any] = {}
     for key, (name, kind) in _ORIGIN.items():
+        if key not in section and key in OPTIONAL:
+            continue
         if key not in section:
             raise BadInput(f"{file} has no '{key}' in [tuned]; give a file that 'dpcrowd tune' wrote.")
         value = section[key]

@@ -71,7 +71,8 @@ def unused_tuning(plan: RunPlan) -> list[str]:
 
 def _origin(data: DataSet, tuned: Tuned | None) -> str:
     if tuned is not None:
-        return f"{tuned.note(data)} It was tuned on {tuned.on.removesuffix('.')}."
+        covered = f" Its 95% intervals covered {tuned.coverage_after:.0%} there." if tuned.coverage_after >= 0 else ""
+        return f"{tuned.note(data)} It was tuned on {tuned.on.removesuffix('.')}.{covered}"
     if is_drawn_anew(data):
         return "Q (and A) are those of the process that draws the data: known exactly, not tuned."
     if FROM_WHOLE_SERIES in data.notes:

@@ -1,4 +1,10 @@
-"""Differential evolution on the mean relative error (ARE), as the paper tunes Q, theta, xi and T_s.
+"""Differential evolution of theta, xi and T_s, and of Q if asked for, on the estimates with their intervals.
+
+With the objective "crps" the score is that of the estimate together with its variance (`filters.crps`), relative to the
+mean count of each region: intervals that are too narrow do not pay. With "are" it is the mean relative error, as in the
+paper, which does not look at the variance. Q is left to `dpcrowd fit` unless it is asked for: even by CRPS, the Q that
+is best on a few runs can be too small for the slots after them. In any case a candidate is refused if its 95% intervals
+cover less than `MIN_COVERAGE` and less than with the present parameters.
 
 Every candidate is simulated on the same few runs (common random numbers), so that differences come from the parameters
 alone. Each axis is the logarithm of a parameter; Q has one axis, a factor on the variances of all regions. The present
@@ -19,14 +25,26 @@ from typing import Any
 
 import numpy as np
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Floats, Truth
 from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.crps import normal_crps
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import SimulationConfig
+from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.simulate import batches
 
-__all__ = ["AXES", "TunedParameters", "evolve", "mean_are", "population", "with_parameters"]
+__all__ = [
+    "AXES",
+    "MIN_COVERAGE",
+    "OBJECTIVES",
+    "Scores",
+    "TunedParameters",
+    "evaluate",
+    "evolve",
+    "population",
+    "with_parameters",
+]
 
 Progress = Callable[[int, int], None]
 
@@ -37,26 +55,48 @@ AXES: dict[str, tuple[float, float]] = {
     "sample_fraction": (0.02, 1.0),
     "rescue_theta": (0.05, 50.0),
 }
+OBJECTIVES = ("crps", "are")
+MIN_COVERAGE = 0.9
+"""Coverage of the 95% intervals that no candidate may fall below, unless the present parameters are below it, too."""
+
 _PER_AXIS = 4  # members of the population per axis
 _TOLERANCE = 2e-3  # the search ends when the errors of the population differ by less, relative to their mean
 _WORTH_A_WORKER = 5_000_000  # values x slots x evaluations below which starting workers costs more than it saves
 
 
 @dataclass(frozen=True)
+class Scores:
+    """Mean ARE, mean CRPS in parts of a region's mean count, and coverage of 95% intervals, over the tuning runs."""
+
+    are: float
+    crps: float
+    coverage: float
+
+    def value(self, objective: str) -> float:
+        """Return what is minimised."""
+        return self.crps if objective == "crps" else self.are
+
+
+@dataclass(frozen=True)
 class TunedParameters:
-    """The best parameters, and their error on the tuning runs."""
+    """The best parameters, and their scores on the tuning runs."""
 
     model: ProcessModel
     tuning: dict[str, float]
-    are: float
+    scores: Scores
 
 
 @dataclass(frozen=True, eq=False)
 class _Objective:
-    """The error of a point, which is minimised; points are logarithms of the axes' values. Workers get a copy."""
+    """The score of a point, which is minimised; points are logarithms of the axes' values. Workers get a copy.
+
+    min_coverage  of the intervals; below it a point is refused
+    """
 
     config: SimulationConfig
     axes: tuple[str, ...]
+    objective: str
+    min_coverage: float
 
     def values(self, point: Floats) -> dict[str, float]:
         """Return the parameters of a point with four digits, exactly as they are simulated and written to a file."""
@@ -64,14 +104,17 @@ class _Objective:
 
     def parameters(self, point: Floats) -> tuple[ProcessModel, dict[str, float]]:
         values = self.values(point)
-        factor = values.pop("process_var")
+        factor = values.pop("process_var", None)
         model = self.config.data.model
+        if factor is None:
+            return model, values
         scaled = [float(f"{factor * q:.6g}") for q in model.process_var.ravel()]
         return ProcessModel(model.transition, np.reshape(scaled, model.process_var.shape)), values
 
     def __call__(self, point: Floats) -> float:
         model, tuning = self.parameters(point)
-        return mean_are(with_parameters(self.config, model, tuning))
+        scores = evaluate(with_parameters(self.config, model, tuning))
+        return math.inf if scores.coverage < self.min_coverage else scores.value(self.objective)
 
 
 def with_parameters(config: SimulationConfig, model: ProcessModel, tuning: dict[str, Any]) -> SimulationConfig:
@@ -79,11 +122,40 @@ def with_parameters(config: SimulationConfig, model: ProcessModel, tuning: dict[
     return replace(config, data=replace(config.data, model=model), tuning=replace(config.tuning, **tuning))
 
 
-def mean_are(config: SimulationConfig) -> float:
-    """Return the mean ARE of the only scheme over the runs; infinite if a run has none or diverged."""
-    errors = [run_batch(config, runs)[0].are for runs in batches(config, range(config.runs), 1)]
-    mean = float(np.concatenate(errors).mean())
-    return mean if math.isfinite(mean) else math.inf
+def evaluate(config: SimulationConfig) -> Scores:
+    """Return the scores of the only scheme over the runs; infinite errors if a run has none or diverged."""
+    errors, scores, coverages = [], [], []
+    for runs in batches(config, range(config.runs), 1):
+        (record,) = run_batch(replace(config, keep_estimates=True), runs)
+        errors.append(record.are)
+        coverages.append(record.coverage95)
+        assert record.estimates is not None and record.variances is not None
+        for place, run in enumerate(runs):
+            truth = config.data.truth(generator(config.seed, run, Purpose.TRUTH))
+            scores.append(relative_crps(record.estimates[place], record.variances[place], truth, config))
+    coverage = float(np.concatenate(coverages).mean())
+    are, crps = float(np.concatenate(errors).mean()), float(np.mean(scores))
+    return Scores(_or_infinite(are), _or_infinite(crps), coverage if math.isfinite(coverage) else 0.0)
+
+
+def relative_crps(estimates: Floats, variances: Floats, truth: Truth, config: SimulationConfig) -> float:
+    """Return the mean CRPS of one run, (slots, servers, regions), from the burn-in on, every region counting alike.
+
+    A region's scores are divided by its mean count. An estimate without an interval scores as one of width 0, and a
+    missing one as an estimate of 0 would.
+    """
+    estimates, variances = estimates[config.burn_in :], variances[config.burn_in :]
+    counts = truth[config.burn_in :].astype(np.float64)
+    with np.errstate(all="ignore"):
+        error = np.where(np.isnan(estimates), 0.0, estimates) - counts[:, None, :]
+        usable = np.isfinite(variances) & (variances > 0.0) & ~np.isnan(estimates)
+        scores = np.where(usable, normal_crps(error, np.where(usable, variances, 1.0)), np.abs(error))
+        by_region = scores.mean(axis=(0, 1)) / np.maximum(counts.mean(axis=0), 1.0)
+        return float(by_region.mean())
+
+
+def _or_infinite(value: float) -> float:
+    return value if math.isfinite(value) else math.inf
 
 
 def population(axes: Iterable[str]) -> int:
@@ -99,18 +171,21 @@ def evolve(
     seed: int,
     jobs: int | None,
     progress: Progress | None = None,
+    objective: str = "crps",
 ) -> TunedParameters:
-    """Return the parameters with the smallest error among about `evaluations` candidates."""
+    """Return the parameters with the smallest score among about `evaluations` candidates."""
     from scipy.optimize import differential_evolution
 
-    objective = _Objective(config, axes)
     present = TunedParameters(
-        config.data.model, {name: getattr(config.tuning, name) for name in axes[1:]}, mean_are(config)
+        config.data.model,
+        {name: getattr(config.tuning, name) for name in axes if name != "process_var"},
+        evaluate(config),
     )
+    searched = _Objective(config, axes, objective, min(MIN_COVERAGE, present.scores.coverage))
     size = population(axes)
     generations = evaluations // size
     result = differential_evolution(
-        objective,
+        searched,
         [(math.log10(low), math.log10(high)) for low, high in (AXES[name] for name in axes)],
         x0=_start(config.tuning, axes),
         maxiter=generations - 1,
@@ -121,15 +196,15 @@ def evolve(
         updating="deferred",
         workers=_Workers(_jobs(config, evaluations, jobs), generations * size, progress),
     )
-    if not result.fun < present.are:
+    if not result.fun < present.scores.value(objective):
         return present
-    model, tuning = objective.parameters(result.x)
-    return TunedParameters(model, tuning, float(result.fun))
+    model, tuning = searched.parameters(result.x)
+    return TunedParameters(model, tuning, evaluate(with_parameters(config, model, tuning)))
 
 
 def _start(tuning: Tuning, axes: tuple[str, ...]) -> list[float]:
     """Return the present parameters as a point; a value beyond an axis starts at its end."""
-    values = [1.0, *(getattr(tuning, name) for name in axes[1:])]
+    values = [1.0 if name == "process_var" else getattr(tuning, name) for name in axes]
     return [math.log10(float(np.clip(value, *AXES[name]))) for name, value in zip(axes, values, strict=True)]
 
 

@@ -18,7 +18,14 @@ from dpcrowd.__about__ import __version__
 from dpcrowd.arrays import Truth
 from dpcrowd.errors import BadInput, unknown_name, whole_number
 from dpcrowd.experiments.tune.likelihood import collect_samples, most_likely_var
-from dpcrowd.experiments.tune.search import TunedParameters, evolve, mean_are, population, with_parameters
+from dpcrowd.experiments.tune.search import (
+    OBJECTIVES,
+    TunedParameters,
+    evaluate,
+    evolve,
+    population,
+    with_parameters,
+)
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_checkins, transition_from_counts
 from dpcrowd.experiments.tune.write import write_tuned
 from dpcrowd.filters import ProcessModel
@@ -31,7 +38,7 @@ from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
 from dpcrowd.sim.export import check_writable
 from dpcrowd.sim.tuned import METHODS, Tuned, counts_digest
 
-__all__ = ["EVALUATIONS", "METHODS", "SEED_OFFSET", "TRANSITIONS", "TUNABLE", "tune"]
+__all__ = ["EVALUATIONS", "METHODS", "OBJECTIVES", "SEED_OFFSET", "TRANSITIONS", "TUNABLE", "tune"]
 
 TRANSITIONS = ("identity", "frequencies")
 EVALUATIONS = 240
@@ -55,6 +62,8 @@ def tune(
     data: Data = "linear",
     *,
     method: str = "evolution",
+    objective: str = "crps",
+    search_variance: bool = False,
     transition: str | None = None,
     span: Span | None = None,
     epsilon: float = 1.0,
@@ -69,8 +78,11 @@ def tune(
 ) -> Tuned:
     """Find the parameters of one scheme on public data or past releases, and write them to `out`.
 
-    method       "evolution": Q, theta, xi, T_s/T (or Q and RescueDP's theta) with the smallest error on the runs;
+    method       "evolution": theta, xi, T_s/T (or RescueDP's theta) with the smallest score on the runs;
                  "likelihood": Q alone, from noisy samples without any truth
+    objective    of evolution: "crps" scores estimates with their intervals; "are" is the mean relative error alone
+    search_variance  let evolution search Q, too, with the objective "crps" only. Intervals may then be too narrow on
+                 other slots than those that it was tuned on; `dpcrowd fit` and "likelihood" are better at finding Q.
     transition   A: "identity", or "frequencies" of moves; without: the data set's own
     span         "0:395", "0:0.5" or a pair; without: the first half of a series, complete runs of a synthetic set
     epsilon      for the complete stream or a window; the span of a finite stream gets its part
@@ -81,6 +93,13 @@ def tune(
     """
     if method not in METHODS:
         raise unknown_name("method", method, METHODS)
+    if objective not in OBJECTIVES:
+        raise unknown_name("objective", objective, OBJECTIVES)
+    if search_variance and (objective != "crps" or method != "evolution"):
+        raise BadInput(
+            f"Q is searched by evolution with objective 'crps' only; given method '{method}' and objective "
+            f"'{objective}'. The relative error does not look at intervals, and a Q found by it makes them too narrow."
+        )
     if transition is not None and transition not in TRANSITIONS:
         raise unknown_name("transition", transition, TRANSITIONS)
     if method == "likelihood" and transition == "frequencies":
@@ -95,18 +114,21 @@ def tune(
     if out is not None:
         check_writable(Path(out))
     whole_number("seed", seed, 0)
-    axes = tuned_names(scheme, window, settings.get("users", "pinned"))
+    axes = tuned_names(scheme, window, settings.get("users", "pinned"), variance=search_variance)
     whole_number("evaluations", evaluations, population(axes), None, f" for the {len(axes)} parameters of {scheme}")
     requested = configure(scheme, data, epsilon=epsilon, window=window, runs=runs, seed=SEED_OFFSET + seed, **settings)
+    requested = _without_overrides(requested)
     first, last = _check_span(requested, span)
     config = _on_span(requested, first, last)
     truths = _truths(config)
     start = with_parameters(config, _process(config, transition, truths), {})
-    before = mean_are(config)
+    before = evaluate(config)
     if method == "likelihood":
         best = _by_likelihood(start, progress)
     else:
-        best = evolve(start, axes, evaluations=evaluations, seed=seed, jobs=jobs, progress=progress)
+        best = evolve(
+            start, axes, evaluations=evaluations, seed=seed, jobs=jobs, progress=progress, objective=objective
+        )
     guarantee = requested.entrants[0].guarantee
     assert guarantee is not None
     tuned = Tuned(
@@ -125,8 +147,13 @@ def tune(
         servers=config.servers,
         runs=runs,
         seed=seed,
-        are_before=before,
-        are_after=best.are,
+        are_before=before.are,
+        are_after=best.scores.are,
+        objective=objective if method == "evolution" else "",
+        crps_before=before.crps,
+        crps_after=best.scores.crps,
+        coverage_before=before.coverage,
+        coverage_after=best.scores.coverage,
         sha256=counts_digest(np.concatenate(truths)),
         model=best.model,
         tuning=best.tuning,
@@ -135,6 +162,14 @@ def tune(
     if out is not None:
         write_tuned(tuned, Path(out))
     return tuned
+
+
+def _without_overrides(config: SimulationConfig) -> SimulationConfig:
+    """Return the same simulation of one scheme with its own parameters, from a tuned file, as those of the data."""
+    (entrant,) = config.entrants
+    data = replace(config.data, model=config.model_of(entrant))
+    entrants = (replace(entrant, model=None, tuning=None),)
+    return replace(config, data=data, tuning=config.tuning_of(entrant), entrants=entrants)
 
 
 def _on_span(requested: SimulationConfig, first: int, last: int) -> SimulationConfig:
@@ -182,18 +217,21 @@ def _by_likelihood(config: SimulationConfig, progress: Progress | None) -> Tuned
     )
     process = ProcessModel.of(model.diagonal_transition, np.where(np.isnan(likely), model.diagonal_var, likely))
     rounded = replace(process, process_var=np.array([float(f"{q:.6g}") for q in process.process_var]))
-    return TunedParameters(rounded, {}, mean_are(with_parameters(config, rounded, {})))
+    return TunedParameters(rounded, {}, evaluate(with_parameters(config, rounded, {})))
 
 
-def tuned_names(scheme: str, window: int | None = None, users: str = "pinned") -> tuple[str, ...]:
-    """Return the parameters of a scheme that evolution tunes, Q first."""
+def tuned_names(
+    scheme: str, window: int | None = None, users: str = "pinned", *, variance: bool = False
+) -> tuple[str, ...]:
+    """Return the parameters of a scheme that evolution tunes, Q first if it is searched."""
     if not isinstance(scheme, str) or scheme not in SCHEMES:
         raise unknown_name("scheme", str(scheme), TUNABLE)
     if scheme not in TUNABLE:
         raise BadInput(f"scheme '{scheme}' has no parameters to tune; allowed: {', '.join(TUNABLE)}.")
     names = _RESCUE if scheme == "central" and window is not None else TUNABLE[scheme]
     # Roaming users pay the same for every slot, so there is no T_s.
-    return tuple(name for name in names if name != "sample_fraction" or users != "roaming")
+    names = tuple(name for name in names if name != "sample_fraction" or users != "roaming")
+    return names if variance else tuple(name for name in names if name != "process_var")
 
 
 def _check_span(config: SimulationConfig, span: Span | None) -> tuple[int, int]:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpcrowd.sim.export import check_writable, refuse_failed_write
-from dpcrowd.sim.tuned import SECTIONS, Tuned
+from dpcrowd.sim.tuned import OPTIONAL, SECTIONS, Tuned
 
 __all__ = ["toml_text", "write_tuned"]
 
@@ -22,6 +23,9 @@ _COMMENTS = {
     "epsilon": "privacy that it was tuned for: epsilon over a complete stream (finite) or any window of `length` slots",
     "seed": "tuning runs have seeds that `simulate` does not use by default",
     "are_before": "mean relative error over the tuning runs: with the parameters at the start, and with these",
+    "objective": "what the search has minimised",
+    "crps_before": "mean CRPS of estimates with their intervals, in parts of a region's mean count: before and after",
+    "coverage_before": "share of the 95% intervals that contain the truth: before and after",
     "sha256": "digest of the counts that it was tuned on",
 }
 _NO_LIKELIHOOD = "theta, xi, sample_fraction and rescue_theta have no likelihood and stay as they are."
@@ -31,9 +35,11 @@ def toml_text(tuned: Tuned) -> str:
     """Return the text of the file."""
     lines = ["# Parameters from `dpcrowd tune`; `dpcrowd simulate --tuning FILE` reads them.", "", "[tuned]"]
     for key in SECTIONS["tuned"]:
+        value = getattr(tuned, "version" if key == "dpcrowd" else key)
+        if key in OPTIONAL and (value == "" or (isinstance(value, float) and math.isnan(value))):
+            continue  # not known
         if key in _COMMENTS:
             lines.append(f"# {_COMMENTS[key]}")
-        value = getattr(tuned, "version" if key == "dpcrowd" else key)
         lines += _entry(key, list(value) if isinstance(value, tuple) else value)
     lines += ["", "[model]", "# Q: the variance of a region's change in one slot, one number per region"]
     lines += _entry("process_var", tuned.model.process_var.tolist())

@@ -40,7 +40,9 @@ def test_evolution_undoes_a_bad_start() -> None:
     """From a Q 1000 times too small, the error must fall; on runs that were not tuned on, too."""
     small = {"servers": 8, "density": 0.5, "slots": 100}
     bad = LINEAR_VAR / 1000
-    tuned = dpcrowd.tune("dpcrowd", "linear", evaluations=32, runs=2, jobs=1, process_var=bad, **small)
+    tuned = dpcrowd.tune(
+        "dpcrowd", "linear", evaluations=32, runs=2, jobs=1, process_var=bad, search_variance=True, **small
+    )
     assert tuned.are_after < 0.7 * tuned.are_before
     before, after = (
         dpcrowd.simulate("dpcrowd", "linear", runs=8, seed=3, **small, **how)["dpcrowd"].are.mean()

@@ -20,6 +20,7 @@ TABLE = """
 --scheme uniform                         | scheme 'uniform' has no parameters to tune; allowed: central, fast,
 --scheme fast,dpcrowd                    | unknown scheme 'fast,dpcrowd'.
 --scheme dpcrowd --method evolutoin      | unknown method 'evolutoin'. Did you mean 'evolution'? Allowed: evolution,
+--scheme dpcrowd --objective crsp        | unknown objective 'crsp'. Did you mean 'crps'? Allowed: are, crps
 --scheme dpcrowd --transition identiy    | unknown transition 'identiy'. Did you mean 'identity'?
 --scheme dpcrowd --method likelihood --transition frequencies | transition frequencies need counts, but
 --scheme dpcrowd --transition frequencies | 'counts.csv' has one region, so nobody moves between regions
@@ -31,7 +32,8 @@ TABLE = """
 --scheme dpcrowd-w --window 31           | the window of 31 slots is longer than slots 0:30 that are tuned on; choose a
 --scheme dpcrowd --window 10             | scheme 'dpcrowd' takes a horizon, not a window
 --scheme dpcrowd --data linear --span 0:9 | a span was given, but 'linear' is drawn anew in each run and has no past
---scheme dpcrowd --evaluations 15        | evaluations must be a whole number of at least 16 for the 4 parameters of
+--scheme dpcrowd --evaluations 11        | evaluations must be a whole number of at least 12 for the 3 parameters of
+--scheme dpcrowd --objective are --search-variance | Q is searched by evolution with objective 'crps' only; given
 --scheme dpcrowd --runs 0                | runs must be a whole number from 1
 --scheme dpcrowd --seed -1               | seed must be a whole number of at least 0; given -1
 --scheme dpcrowd --jobs 0                | jobs must be a whole number of at least 1
@@ -84,7 +86,17 @@ def test_the_file_goes_into_a_simulation(capsys: pytest.CaptureFixture[str], fol
     assert main(_words("--scheme", "dpcrowd", "--out", "t.toml")) == 0
     out = capsys.readouterr().out
     tuned = read_tuned(folder / "t.toml")
-    for word in ("Q ", "theta", "xi", "sample_fraction", "ARE before → after", "slots 0 to 29 of the 60", "to t.toml"):
+    for word in (
+        "Q ",
+        "theta",
+        "xi",
+        "sample_fraction",
+        "ARE before → after",
+        "CRPS before",
+        "coverage of 95%",
+        "slots 0 to 29 of the 60",
+        "to t.toml",
+    ):
         assert word in out
     assert f"{tuned.are_before:.4g} → {tuned.are_after:.4g}" in out
     more = ["--servers", "4", "--density", "0.5", "--burn-in", "5", "--runs", "1"]
@@ -109,8 +121,23 @@ def test_json_holds_everything_that_the_file_does(capsys: pytest.CaptureFixture[
     assert (printed["first"], printed["last"], printed["slots"]) == (0, 45, 60)
     assert printed["are_after"] == tuned.are_after
     assert printed["method"] == "likelihood"
+    assert printed["coverage_after"] == tuned.coverage_after
     assert printed["dpcrowd"] == tuned.version
     assert printed["transition"] == 1.0
+
+
+def test_intervals_that_are_too_narrow_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    """A model whose Q is far too small is not repaired by sampling; the number alone would be overlooked."""
+    assert main(_words("--scheme", "dpcrowd", "--objective", "are")) == 0
+    assert "warning" not in capsys.readouterr().out
+    data = np.abs(300 + np.random.default_rng(8).normal(0, 60, 60).cumsum()).astype(int)
+    Path("wild.csv").write_text("week,visits\n" + "\n".join(f"{t},{c}" for t, c in enumerate(data)) + "\n")
+    words = _words("--scheme", "dpcrowd", "--objective", "are", "--data", "wild.csv", "--epsilon", "100")
+    real = tune_module.configure
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tune_module, "configure", lambda *given, **more: real(*given, process_var=0.01, **more))
+        assert main(words) == 0
+    assert "of the 95% intervals contain the truth" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_without_a_file_the_table_says_that_nothing_was_kept(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

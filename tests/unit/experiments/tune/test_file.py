@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from dpcrowd.sim.data import load
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.series import FROM_WHOLE_SERIES
 from dpcrowd.sim.data.span import cut
-from dpcrowd.sim.tuned import Tuned, counts_digest, read_tuned
+from dpcrowd.sim.tuned import OPTIONAL, Tuned, counts_digest, read_tuned
 
 COUNTS = np.arange(80).reshape(40, 2) ** 2 % 97
 PLACE = {"first": 0, "last": 20, "slots": 40}
@@ -41,6 +42,11 @@ def _tuned(**changes: Any) -> Tuned:
         "seed": 3,
         "are_before": 0.1 + 0.2,
         "are_after": 1 / 3,
+        "objective": "crps",
+        "crps_before": 0.25,
+        "crps_after": 0.2,
+        "coverage_before": 0.97,
+        "coverage_after": 0.94,
         "sha256": counts_digest(COUNTS[:20]),
         "model": ProcessModel.of(1.0, [1e5 / 3, 2.0]),
         "tuning": {"theta": 1.25, "xi": 0.1},
@@ -169,9 +175,36 @@ def test_simulations_take_a_file_a_path_or_the_parameters(tmp_path: Path) -> Non
     np.testing.assert_array_equal(results[0], results[2])
     assert (results[0] != results[3]).any()
     config = configure("dpcrowd", COUNTS, tuning=path, **settings)
-    assert config.tuning.theta == 1.25
+    assert config.tuning_of(config.entrants[0]).theta == 1.25
     with pytest.raises(BadInput, match=r"a process variance was given, and t\.toml has one, too"):
         configure("dpcrowd", COUNTS, tuning=path, process_var=3.0, **settings)
+
+
+def test_other_schemes_ignore_the_file_and_are_named() -> None:
+    """Parameters that were tuned for one scheme made others worse, and nothing said so."""
+    settings: dict[str, Any] = {"servers": 4, "density": 0.5, "burn_in": 5, "runs": 2}
+    tuned = _tuned(file="flu.toml")
+    both = dpcrowd.simulate(["fast", "dpcrowd"], COUNTS, tuning=tuned, **settings)
+    plain = dpcrowd.simulate(["fast", "dpcrowd"], COUNTS, **settings)
+    np.testing.assert_array_equal(both["fast"].are, plain["fast"].are)
+    assert (both["dpcrowd"].are != plain["dpcrowd"].are).any()
+    notes = configure(["fast", "dpcrowd"], COUNTS, tuning=tuned, **settings).data.notes
+    assert "fast ignores flu.toml: it was tuned for dpcrowd only." in notes
+    assert any(note.startswith("Q, theta, xi of dpcrowd are from flu.toml") for note in notes)
+    alone = configure("fast", COUNTS, tuning=tuned, **settings).data.notes
+    assert not any("are from flu.toml" in note for note in alone)
+
+
+def test_files_of_earlier_versions_are_read() -> None:
+    """They say nothing of the objective and the coverage."""
+    text = "\n".join(line for line in GOOD.splitlines() if not line.startswith(OPTIONAL))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "old.toml"
+        path.write_text(text, encoding="utf-8")
+        old = read_tuned(path)
+    assert (old.objective, old.are_after) == ("", 1 / 3)
+    assert np.isnan(old.coverage_after)
+    assert "coverage_after" not in toml_text(old)
 
 
 GOOD = toml_text(_tuned())

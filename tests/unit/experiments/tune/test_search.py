@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from dpcrowd.experiments.tune import search
 from dpcrowd.experiments.tune import tune as tune_module
 from dpcrowd.experiments.tune.likelihood import collect_samples
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_counts
-from dpcrowd.experiments.tune.tune import SEED_OFFSET, TUNABLE, _on_span, tune, tuned_names
+from dpcrowd.experiments.tune.tune import SEED_OFFSET, TUNABLE, _on_span, tuned_names
+from dpcrowd.experiments.tune.tune import tune as tune_sampling
 from dpcrowd.experiments.tune.write import toml_text
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.sim.configure import configure
@@ -23,6 +26,7 @@ from dpcrowd.sim.data.span import cut
 from dpcrowd.sim.tuned import counts_digest, read_tuned
 from sim_support import write_checkins
 
+tune = partial(tune_sampling, search_variance=True)
 SMALL: dict[str, Any] = {"servers": 4, "density": 0.5, "burn_in": 5}
 COUNTS = np.abs(300 + np.random.default_rng(8).normal(0, 12, (80, 2)).cumsum(axis=0)).astype(np.int64)
 
@@ -32,7 +36,8 @@ def test_every_scheme_gets_its_own_parameters_and_is_never_worse(scheme: str) ->
     """Present parameters are in the first population, so a result above them would be a bug of the search."""
     window = {"window": 10} if "finite" not in SCHEMES[scheme].kinds else {}
     tuned = tune(scheme, COUNTS, runs=1, evaluations=16, jobs=1, **SMALL, **window)
-    assert tuned.are_after <= tuned.are_before
+    assert tuned.crps_after <= tuned.crps_before
+    assert tuned.coverage_after >= min(tuned.coverage_before, 0.9)
     assert ("process_var", *tuned.tuning) == TUNABLE[scheme]
     assert (tuned.first, tuned.last, tuned.slots) == (0, 40, 80)
     assert tuned.guarantee == ("window" if window else "finite")
@@ -42,17 +47,30 @@ def test_every_scheme_gets_its_own_parameters_and_is_never_worse(scheme: str) ->
 
 def test_the_central_filter_has_the_parameters_of_what_its_servers_run() -> None:
     """Beside a window they run DPCrowd+, which knows no T_s; roaming users have none in any scheme."""
-    assert tuned_names("central", window=10) == ("process_var", "rescue_theta")
-    assert tuned_names("dpcrowd", users="roaming") == ("process_var", "theta", "xi")
+    assert tuned_names("central", window=10, variance=True) == ("process_var", "rescue_theta")
+    assert tuned_names("dpcrowd", users="roaming") == ("theta", "xi")
 
 
 @pytest.mark.parametrize("method", ["evolution", "likelihood"])
 def test_the_error_is_that_of_a_simulation_with_these_parameters(method: str) -> None:
     """Before and after, on the runs of the seed plus the offset, which no simulation takes by default."""
-    tuned = tune("dpcrowd", "linear", method=method, slots=60, runs=2, seed=4, evaluations=48, jobs=1, **SMALL)
+    variance = method == "evolution"
+    tuned = tune_sampling(
+        "dpcrowd",
+        "linear",
+        method=method,
+        search_variance=variance,
+        slots=60,
+        runs=2,
+        seed=4,
+        evaluations=96,
+        jobs=1,
+        **SMALL,
+    )
     for tuning, error in ((None, tuned.are_before), (tuned, tuned.are_after)):
         result = dpcrowd.simulate("dpcrowd", "linear", slots=60, runs=2, seed=SEED_OFFSET + 4, tuning=tuning, **SMALL)
         assert result["dpcrowd"].are.mean() == pytest.approx(error, rel=1e-12)
+    assert result["dpcrowd"].coverage95.mean() == pytest.approx(tuned.coverage_after, rel=1e-12)
     assert tuned.are_before != tuned.are_after
     assert "seeds of their own" in tuned.on
 
@@ -88,23 +106,82 @@ def test_the_search_is_bounded_and_tells_how_far_it_is() -> None:
 def test_the_first_population_holds_the_present_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search goes on from what is known to work, instead of only falling back to it."""
     tried: list[Any] = []
-    real = search.mean_are
+    real = search.evaluate
 
-    def listening(config: Any) -> float:
+    def listening(config: Any) -> search.Scores:
         tried.append((config.tuning, config.data.model.process_var.tolist()))
         return real(config)
 
-    monkeypatch.setattr(search, "mean_are", listening)
+    monkeypatch.setattr(search, "evaluate", listening)
     tune("dpcrowd", COUNTS, runs=1, evaluations=16, jobs=1, **SMALL)
     (present, variances), *population = tried
+    population = population[:16]  # the best of them is evaluated once more
     assert len(population) == 16
     assert [q for tuning, q in population if tuning == present] == [pytest.approx(variances, rel=1e-5)]
+
+
+@pytest.mark.parametrize("objective", search.OBJECTIVES)
+def test_no_variance_is_searched_unless_asked_for(objective: str) -> None:
+    """A smaller Q often gives a smaller error, and intervals of 15 to 68% instead of 95%: that is left to `fit`."""
+    tuned = tune_sampling("dpcrowd", COUNTS, objective=objective, runs=1, evaluations=24, jobs=1, **SMALL)
+    own = cut(counts_from_array(COUNTS), 0, 40).model.process_var
+    np.testing.assert_array_equal(tuned.model.process_var, own)
+    assert tuple(tuned.tuning) == ("theta", "xi", "sample_fraction")
+    before, after = (getattr(tuned, f"{objective}_{when}") for when in ("before", "after"))
+    assert after <= before
+    assert tuned.objective == objective
+    assert tuned_names("rescuedp", window=10) == ("rescue_theta",)
+
+
+@pytest.mark.parametrize("how", [{"objective": "are"}, {"method": "likelihood"}])
+def test_a_variance_is_never_searched_by_error_alone(how: dict[str, str]) -> None:
+    """That is what made intervals useless; and likelihood finds Q in any case."""
+    with pytest.raises(BadInput, match="Q is searched by evolution with objective 'crps' only"):
+        tune("dpcrowd", COUNTS, **how, **SMALL)
+
+
+@pytest.mark.parametrize("objective", search.OBJECTIVES)
+def test_no_candidate_may_buy_its_score_with_coverage(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the score says: below 90%, and below the present coverage, parameters are refused."""
+    real = search.evaluate
+
+    def tempting(config: Any) -> search.Scores:
+        scores = real(config)
+        present = config.tuning.theta == 2.5 and config.tuning.xi == 0.05
+        return scores if present else replace(scores, are=scores.are / 10, crps=scores.crps / 10, coverage=0.89)
+
+    monkeypatch.setattr(search, "evaluate", tempting)
+    tuned = tune_sampling("dpcrowd", COUNTS, objective=objective, runs=1, evaluations=16, jobs=1, **SMALL)
+    assert tuned.tuning["theta"] == 2.5
+    assert tuned.coverage_after > 0.89
+
+
+def test_crps_is_the_score_of_estimates_with_their_intervals() -> None:
+    """It is 0.234 standard deviations for an exact estimate; without an interval it is the absolute error."""
+    config = configure("dpcrowd", COUNTS, **{**SMALL, "burn_in": 1})
+    truth = np.array([[9, 9], [100, 50], [100, 50]])
+    estimates = np.tile(truth[:, None, :].astype(float), (1, 3, 1))
+    variances = np.full(estimates.shape, 25.0)
+    exact = search.relative_crps(estimates, variances, truth, config)
+    assert exact == pytest.approx(0.2336950 * 5 * (1 / 100 + 1 / 50) / 2, rel=1e-5)
+    variances[:], estimates[1:] = np.nan, estimates[1:] + 10
+    assert search.relative_crps(estimates, variances, truth, config) == pytest.approx((10 / 100 + 10 / 50) / 2)
+    estimates[:] = np.nan
+    assert search.relative_crps(estimates, variances, truth, config) == 1.0
+
+
+def test_a_file_is_a_start_like_any_other() -> None:
+    """Its parameters are those of the scheme that is tuned; they must not shadow the candidates."""
+    first = tune("dpcrowd", COUNTS, runs=1, evaluations=32, jobs=1, **SMALL)
+    second = tune("dpcrowd", COUNTS, tuning=first, runs=1, evaluations=32, jobs=1, seed=0, **SMALL)
+    assert second.crps_before == pytest.approx(first.crps_after)
+    assert second.crps_after <= second.crps_before
 
 
 def test_a_start_beyond_the_axes_is_still_the_one_to_beat() -> None:
     """theta = 0 has no logarithm; it is a valid choice all the same, and may be the best."""
     tuned = tune("dpcrowd", COUNTS, tuning={"theta": 0.0}, runs=1, evaluations=16, jobs=1, **SMALL)
-    assert tuned.are_after <= tuned.are_before
+    assert tuned.crps_after <= tuned.crps_before
 
 
 def test_a_part_of_a_finite_stream_gets_its_part_of_epsilon() -> None:
@@ -157,7 +234,7 @@ def test_likelihood_takes_regions_apart_where_the_scheme_groups_them(monkeypatch
         return collect_samples(config)
 
     monkeypatch.setattr(tune_module, "collect_samples", listening)
-    tuned = tune("dpcrowd-plus", "multi-linear", method="likelihood", slots=60, window=10, runs=1, **SMALL)
+    tuned = tune_sampling("dpcrowd-plus", "multi-linear", method="likelihood", slots=60, window=10, runs=1, **SMALL)
     assert [(scheme.name, scheme.grouping) for scheme in heard] == [("dpcrowd-plus", "none")]
     assert tuned.model.process_var.shape == (6,)
     assert tuned.model.transition == 1.0
@@ -168,7 +245,7 @@ def test_likelihood_takes_regions_apart_where_the_scheme_groups_them(monkeypatch
 def test_a_region_without_a_likelihood_keeps_its_variance(monkeypatch: pytest.MonkeyPatch) -> None:
     """NaN in a file would be refused when it is read, after all the work."""
     monkeypatch.setattr(tune_module, "most_likely_var", lambda *given, **more: np.array([np.nan, 17.0]))
-    tuned = tune("dpcrowd", COUNTS, method="likelihood", runs=1, **SMALL)
+    tuned = tune_sampling("dpcrowd", COUNTS, method="likelihood", runs=1, **SMALL)
     own = cut(counts_from_array(COUNTS), 0, 40).model.process_var
     np.testing.assert_allclose(tuned.model.process_var, [own[0], 17.0], rtol=1e-5)
 
@@ -218,4 +295,4 @@ def test_settings_that_would_change_what_is_tuned_are_refused(name: str) -> None
 
 def test_the_package_offers_it() -> None:
     """Researchers work in Python first."""
-    assert dpcrowd.tune is tune
+    assert dpcrowd.tune is tune_sampling
