@@ -122,6 +122,7 @@ def plan(
     The variance of relay's filter follows from public facts: schedule, shares, graph, ε and Q. No data are needed.
     Errors are expected relative errors, E |estimate − truth|/truth; intervals are 95% intervals.
     """
+    from dpcrowd.cli.console import progress_bar
     from dpcrowd.sim.export import check_writable
     from dpcrowd.sim.planner.plan import plan as make_plan
     from dpcrowd.sim.planner.plot import plot_plan
@@ -136,18 +137,19 @@ def plan(
         if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT and name != "graph":
             settings[name] = None
     variances = None if process_var is None else _numbers("--process-var", process_var)
-    result = make_plan(
-        None if level is None else _levels(level),
-        process_var=variances[0] if variances is not None and len(variances) == 1 else variances,
-        shares=_numbers("--shares", shares) if shares is not None and shares[:1] in _DIGITS else shares,
-        dynamic=None if static is None else not static,
-        reach=_hops("--reach", reach),
-        hops_per_slot=_hops("--hops-per-slot", hops_per_slot),
-        goal=goal,
-        solve_for="epsilon" if goal is not None and solve_for is None else solve_for,  # type: ignore[arg-type]
-        epsilons=None if epsilons is None else _numbers("--epsilons", epsilons),
-        **settings,
-    )
+    with progress_bar("planning"):
+        result = make_plan(
+            None if level is None else _levels(level),
+            process_var=variances[0] if variances is not None and len(variances) == 1 else variances,
+            shares=_numbers("--shares", shares) if shares is not None and shares[:1] in _DIGITS else shares,
+            dynamic=None if static is None else not static,
+            reach=_hops("--reach", reach),
+            hops_per_slot=_hops("--hops-per-slot", hops_per_slot),
+            goal=goal,
+            solve_for="epsilon" if goal is not None and solve_for is None else solve_for,  # type: ignore[arg-type]
+            epsilons=None if epsilons is None else _numbers("--epsilons", epsilons),
+            **settings,
+        )
     if as_json:
         click.echo(json.dumps(result.summary()))
     else:
@@ -168,6 +170,8 @@ def _levels(text: str) -> dict[str, float] | list[float]:
         name, _, number = (part.strip() for part in entry.rpartition("="))
         if not name:
             raise BadInput(f"--level has '{entry}' without a name; allowed: NAME=N for every region, or numbers alone.")
+        if "=" in name or ";" in name:
+            raise BadInput(f"--level has '{entry}'; allowed in a name: neither = nor ; (commas separate the regions).")
         if name in levels:
             raise BadInput(f"--level names region '{name}' twice; name each region once.")
         levels[name] = _numbers("--level", number)[0]
@@ -289,4 +293,6 @@ def _people(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.3g}%"
+    """Return a fraction as a percentage with three digits, never as a power of ten: 1,190%."""
+    rounded = float(f"{100 * value:.3g}")
+    return f"{rounded:,.0f}%" if rounded >= 100 else f"{rounded:.3g}%"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -62,12 +63,28 @@ def test_defaults_do_not_replace_what_a_network_states(tmp_path: Path, capsys: p
     assert not any("this plan has" in remark for remark in summary["remarks"])
 
 
+def test_a_large_error_is_a_plain_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody reads 1.19e+03% at a glance."""
+    assert main([*SMALL[:-4], "--epsilon", "0.001", "--epsilons", "0.001"]) == 0
+    out = capsys.readouterr().out
+    assert "e+0" not in out
+    assert re.search(r"\d,\d{3}%", out)
+
+
+def test_a_missing_option_is_named_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    """process_var is a word of Python, which is not what one types here."""
+    assert main(["plan", "--level", "500"]) == 2
+    assert "--process-var" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
         (["--level", "north"], "--level is 'north'; allowed: numbers"),
         (["--level", "=5"], "without a name"),
         (["--level", "a=1,a=2"], "names region 'a' twice"),
+        (["--level", "a=b=5"], "allowed in a name: neither = nor ;"),
+        (["--level", "a=5;b=6"], "allowed in a name: neither = nor ;"),
         (["--process-var", "x"], "--process-var is 'x'"),
         (["--shares", "0.5,x"], "--shares is '0.5,x'"),
         (["--reach", "far"], "--reach is 'far'; allowed: a whole number >= 1, or all"),

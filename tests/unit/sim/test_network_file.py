@@ -12,6 +12,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config.samples import sample_network
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.network_file import read_network_file
+from dpcrowd.sim.planner.adopt import adopt_settings
 from dpcrowd.sim.planner.plan import plan
 from dpcrowd.sim.planner.toml import write_plan
 
@@ -93,6 +94,14 @@ def test_what_is_given_besides_a_network_is_taken_and_named(tmp_path: Path) -> N
     assert "horizon 30, epsilon 2, process_var 9, shares 0.5,0.2,0.3" in said
     assert f"but '{file}' has window 24, epsilon 0.5, process_var 400,25, shares 0.333333" in said
     assert f"this plan has other regions (1), but '{file}' has north, south." in planned.remarks
+
+
+def test_a_remark_on_many_shares_stays_short(tmp_path: Path) -> None:
+    """A line with the shares of a thousand servers would hide all others."""
+    file = tmp_path / "network.toml"
+    file.write_text(sample_network(10), encoding="utf-8")
+    _, remarks = adopt_settings(read_network_file(file), {"shares": "uniform"})
+    assert f"this plan has shares uniform, but '{file}' has shares 0.1,0.1,0.1,0.1,0.1,…." in remarks
 
 
 def test_a_finite_network_and_an_interval_are_understood(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from dpcrowd.sim.network_file import NetworkFile
 __all__ = ["adopt_settings", "name_levels"]
 
 _SPANS = ("window", "horizon")
+_SHOWN = 5  # numbers of a list in a remark
 
 
 def adopt_settings(
@@ -80,5 +81,5 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
-        return ",".join(_text(entry) for entry in value)
+        return ",".join([*(_text(entry) for entry in value[:_SHOWN]), *(["…"] if len(value) > _SHOWN else [])])
     return str(value)

@@ -295,7 +295,8 @@ def _levels(
         return read_levels(level, process_var, data, **loading)
     if level is not None or process_var is not None or data is not None:
         raise BadInput(
-            "a model was given, which has levels and variances of its own; leave level, process_var and data out."
+            "a model was given, which has levels and variances of its own; leave level, process_var and data out "
+            "(--level, --process-var, --data)."
         )
     return levels_of_model(model)
 

@@ -49,7 +49,7 @@ def advice_on_goal(request: PlanRequest, prediction: Prediction, goal: Goal) -> 
         return None
     value = goal.value(prediction)
     return (
-        f"the goal of {goal} is missed with ε = {request.epsilon:g}: {100 * value:.3g}% are expected. "
+        f"the goal of {goal} is missed with ε = {request.epsilon:g}: {float(f'{100 * value:.3g}'):,g}% are expected. "
         f"{_joined(_remedies(request, goal.reached, prediction.reach), 'reaches it', request)}"
     )
 

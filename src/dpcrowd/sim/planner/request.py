@@ -159,11 +159,11 @@ def read_levels(
     """
     if data is None:
         if level is None:
-            raise BadInput("the expected level of each region is missing; give levels, or public data.")
+            raise BadInput("the expected level of each region is missing; give it (--level), or public data (--data).")
         if process_var is None:
             raise BadInput(
                 "the process variance Q is missing: the variance of the change of a region's count in one slot; give "
-                "process_var, or public data from which it is estimated."
+                "it (--process-var, process_var= in Python), or public data from which it is estimated (--data)."
             )
         names, values = _named(level)
         model = _moving_model(believed(ProcessModel.of(1.0, np.ones(len(values))), process_var))
