@@ -30,7 +30,7 @@ def test_an_old_count_belongs_to_the_share_of_its_own_slot(scheme: str) -> None:
 def test_pegasus_groups_are_as_long_as_the_counts_stand_still() -> None:
     """Were a group no longer than the window, event-level PeGaSus (w = 1) would be Uniform with less budget."""
     still = np.full(150, 1000)
-    result = simulate("pegasus,uniform", still, window=1, epsilon=0.1, **SMALL)
+    result = simulate("pegasus,uniform", still, window=1, epsilon=0.1, turnover=1.0, **SMALL)
     assert result.compare("pegasus", "uniform").ratio < 0.9
 
 
