@@ -79,7 +79,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
             text = re.sub(r"^read = .*$", f"read = {hashed}", text, flags=re.MULTILINE)
             text = re.sub(r"^admin = .*$", f"admin = {hashed}", text, flags=re.MULTILINE)
             path.write_text(text, encoding="utf-8")
-        it.reader = TOKEN
+        it.readers = dict.fromkeys(it.files, TOKEN)
         it.start()
         with feeding(it, *it.files):
             it.all_ready()

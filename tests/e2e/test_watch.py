@@ -22,7 +22,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     """Two servers; the second is read with a token only."""
     with trial_of(tmp_path_factory.mktemp("watched"), 2) as it:
         change(it.files["server-2"], ('read = "open"', f'read = ["{token_hash(TOKEN)}"]'))
-        it.reader = TOKEN
+        it.readers = dict.fromkeys(it.files, TOKEN)
         it.start()
         with feeding(it, *it.files):
             it.all_ready()
