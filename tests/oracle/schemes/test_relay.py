@@ -23,7 +23,7 @@ def others(records: Records, number: int) -> list[tuple[int, int]]:
     return [key for key in records if key[0] != number]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(networks(), st.integers(0, 10**6))
 @pytest.mark.slow
 def test_a_server_knows_what_a_central_filter_would_know(network: Network, seed: int) -> None:
@@ -55,7 +55,7 @@ def test_a_server_knows_what_a_central_filter_would_know(network: Network, seed:
     assert not server.mailbox.refused.any()
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(networks(), st.integers(0, 10**6), st.booleans())
 @pytest.mark.slow
 def test_the_same_records_are_the_same_bits(network: Network, seed: int, learn: bool) -> None:

@@ -154,7 +154,7 @@ async def happen(world: World, what: str, name: str, *given: Any) -> None:
             await world.revise()
 
 
-@settings(PATIENT, max_examples=examples(20))
+@settings(PATIENT, max_examples=examples(12))
 @given(st.lists(st.lists(timed, max_size=3), min_size=3, max_size=8))
 @example(  # servers that have missed different revisions cannot check each other
     [

@@ -147,7 +147,7 @@ UP, ANSWER, BACK, LIE, SEAL, LAST = ("up", 0), ("answer", 0), ("back", 0), ("lie
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(stories)
 @example([([], [], [], 0)] * 2 + [([], [BACK, UP, LIE], [UP, ANSWER, LIE], 0), ([UP, ANSWER, LIE], [], [], 0)])
 @example([([], [], [], 0)] * 2 + [([BACK, UP, ANSWER, LIE], [], [], 0), ([UP, ANSWER, LIE], [], [], 0)])

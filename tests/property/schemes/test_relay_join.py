@@ -95,7 +95,7 @@ def assert_same(mine: list[Any], theirs: list[Any]) -> None:
 @pytest.mark.parametrize("form", ["diagonal", "matrix"])
 @pytest.mark.parametrize("observation", ["paper", "binomial"])
 @pytest.mark.parametrize("guard", [True, False])
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(12))
 @given(st.integers(LAG - 1, 40), st.integers(0, 10**6), st.booleans(), st.booleans(), st.booleans())
 @pytest.mark.slow
 def test_who_joins_releases_the_bits_of_its_neighbour(
@@ -125,7 +125,7 @@ def test_who_joins_releases_the_bits_of_its_neighbour(
 
 
 @pytest.mark.parametrize("options", [{"learn": True}, {"turnover": 0.1}, {"learn": True, "turnover": 0.1}])
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(6))
 @given(st.integers(LAG - 1, 30), st.integers(0, 10**6))
 @pytest.mark.slow
 def test_who_joins_takes_what_was_learned(options: dict[str, Any], last: int, seed: int) -> None:

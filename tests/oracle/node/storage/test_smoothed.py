@@ -36,7 +36,7 @@ def full_smoother(network: Any, records: Any, last: int) -> tuple[Any, Any, Any]
     return smooth_matrix(means, covs, known, doubt, model)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(networks(), st.integers(0, 10**6))
 def test_what_is_stored_is_the_fixed_interval_smoother_up_to_the_lag(network: Any, seed: int) -> None:
     """A slot s that becomes final too early, or too late, differs from the smoother over the slots up to s + L - 1."""
