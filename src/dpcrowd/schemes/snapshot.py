@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
@@ -126,12 +127,18 @@ def to_bytes(arrays: Arrays) -> bytes:
     return msgpack.encode(blocks)
 
 
+_KIND = re.compile(r"[<|][biufU][0-9]{1,6}")
+
+
 def from_bytes(saved: bytes) -> Arrays:
     """Return the arrays that `to_bytes` was given."""
     from msgspec import msgpack
 
     try:
         blocks = msgpack.decode(saved, type=dict[str, tuple[str, tuple[int, ...], bytes]])
+        for kind, _, _ in blocks.values():
+            if not _KIND.fullmatch(kind):  # numpy reads more than plain kinds, and stumbles over some of it
+                raise BadInput(f"not a saved server state: numbers of the kind {kind[:20]!r}.")
         return {
             name: np.frombuffer(content, dtype=kind).reshape(shape).copy()
             for name, (kind, shape, content) in blocks.items()

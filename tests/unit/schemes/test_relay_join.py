@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import msgpack
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
@@ -96,6 +97,10 @@ def test_bytes_of_something_else_are_refused() -> None:
     joiner, arrays = facts().server(1), from_bytes(ran().finalised_state())
     with pytest.raises(BadInput, match="not a saved"):
         joiner.read_finalised(b"\x00")
+    blocks = msgpack.decode(to_bytes(arrays))
+    blocks["level"][0] = "(1,2"
+    with pytest.raises(BadInput, match="numbers of the kind"):  # numpy would stumble over it, and end the process
+        joiner.read_finalised(msgpack.encode(blocks))
     del arrays["level"]
     with pytest.raises(BadInput, match="level"):
         joiner.read_finalised(to_bytes(arrays))

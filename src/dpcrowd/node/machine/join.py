@@ -106,7 +106,10 @@ class Join:
         for name, (of, payload) in sorted(self.answers.items()):
             if of == slot - 1 and view.number(name) is not None:
                 try:
-                    states[name] = _plausible(server.read_finalised(payload), view)
+                    state = _plausible(server.read_finalised(payload), view)
+                    if int(state.slot) != of:
+                        raise BadInput(f"a finalised state of slot {int(state.slot)} in a message of slot {of}.")
+                    states[name] = state
                 except BadInput as error:
                     instructions.append(RefuseMessage(slot - 1, name, "absurd", f"{name} sent {error}"))
                     self._refused.add(name)

@@ -391,14 +391,15 @@ class Machine:
     def _pass_deadline(self, at_ns: int, slot: int) -> list[Instruction]:
         """Release a slot with what was heard by now, and do what had to wait for the end of its exchange."""
         instructions = self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
-        if self._forgettable is not None and self._unsent is None:
-            instructions = [*instructions, do.ForgetCheckIns(self._forgettable)]
-            self._forgettable = None
         if self._renewed is not None and slot >= self._renewed[0]:
             instructions = [*instructions, *self._use_renewed_key(at_ns)]
         if self._links_change_after(slot):  # before the next seal, so that its message finds them
             instructions = [*instructions, do.Link(slot + 1)]
-        return [*instructions, *self._tell_newcomers(at_ns)]
+        instructions = [*instructions, *self._tell_newcomers(at_ns)]
+        if self._forgettable is not None and self._unsent is None:  # last: it takes the longer the more there are
+            instructions = [*instructions, do.ForgetCheckIns(self._forgettable)]
+            self._forgettable = None
+        return instructions
 
     def _links_change_after(self, slot: int) -> bool:
         """Whether a timed link begins or ends with the slot after this one."""

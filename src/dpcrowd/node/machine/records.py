@@ -611,12 +611,9 @@ class Records:
             items = sorted(self._everything(), key=lambda item: item[1])
         else:
             items = sorted(self._fresh, key=lambda item: item[1])
-        reach = self.terms.reach
-        return [
-            (kind, key)
-            for kind, key in items
-            if kind == "proof" or reach is None or self._held[key].record.hops < reach
-        ]
+        farthest = len(self.terms.offsets) - 1  # no honest record goes farther, whatever a neighbour says of its way
+        reach = farthest if self.terms.reach is None else min(self.terms.reach, farthest)
+        return [(kind, key) for kind, key in items if kind == "proof" or self._held[key].record.hops < reach]
 
     # -------------------------------------------------------------------------------------------------------- storing
 

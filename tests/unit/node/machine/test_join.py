@@ -266,7 +266,12 @@ def test_neighbours_that_differ_within_their_intervals_agree() -> None:
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    [("base", lambda base: base * np.nan), ("base_var", lambda var: -var), ("base", lambda base: base[:1])],
+    [
+        ("base", lambda base: base * np.nan),
+        ("base_var", lambda var: -var),
+        ("base", lambda base: base[:1]),
+        ("slot", lambda slot: slot + 1),  # a slot that the node would have to observe twice
+    ],
 )
 def test_a_state_that_cannot_be_is_refused_by_its_sender(name: str, change: Any) -> None:
     """The other neighbour's is taken, and the one at fault is named."""
