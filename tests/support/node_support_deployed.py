@@ -41,6 +41,7 @@ NAMES = ("a", "b", "c")
 LENGTH = 2.0
 WINDOW, EPSILON = 4, 2_000_000_000
 EPOCH = 1_800_000_000 * SECOND
+_TURNS = 1000  # of the loop, in which a start that waits for nothing is over
 _BACK_AFTER = 1.3
 """Seconds after which a node that has ended is started again, as systemd would."""
 Kind = Literal["full", "lying", "kill", "kill after"]
@@ -217,8 +218,10 @@ class World:
         self.runs[name] = node_run
         with mock.patch.object(live_module, "make_server", make_server):
             node_run.task = asyncio.create_task(node_run.live.run(node_run.stop))
+            turns = 0
             while not servers and not node_run.task.done():
-                await asyncio.sleep(0)
+                turns += 1  # a start that waits for a timer needs time to pass
+                await asyncio.sleep(0 if turns < _TURNS else 0.01)
 
     async def _start_again(self, name: str) -> None:
         await asyncio.sleep(_BACK_AFTER)
