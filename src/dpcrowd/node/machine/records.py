@@ -26,16 +26,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
-from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.instructions import Instruction, RefuseMessage, Report, StoredRecord
 from dpcrowd.node.machine.revision import NetworkView, RecordTerms
+from dpcrowd.node.machine.schedules import Schedules
 from dpcrowd.node.wire import MessageRefused
 from dpcrowd.node.wire_records import (
     Equivocation,
@@ -49,7 +50,6 @@ from dpcrowd.node.wire_records import (
     unpack_proof,
     unpack_record,
 )
-from dpcrowd.sampling.schedule import samples_due
 from dpcrowd.schemes.records import Obstacle, RecordMessages
 from dpcrowd.schemes.server import Server
 
@@ -667,59 +667,3 @@ def _travelled(record: SignedRecord) -> SignedRecord:
 
 def _both(proof: Equivocation) -> tuple[SignedRecord, SignedRecord]:
     return proof.first, proof.second
-
-
-@dataclass
-class Schedules:
-    """When other servers sample, as far as their records show, by their numbers.
-
-    A server that could not sample when it was due samples in the next slot that allows it, and all its later samples
-    move with it. So the schedule of an origin is the public one, moved by the fewest slots with which its records are
-    where they are.
-    """
-
-    terms: RecordTerms
-    me: int
-    missing: set[int] = field(default_factory=set)
-    _shift: Ints = field(init=False)
-    _last: Ints = field(init=False)
-    _offsets: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._offsets = np.array(self.terms.offsets, dtype=np.int64)
-        self._shift, self._last = np.zeros_like(self._offsets), np.full_like(self._offsets, -1)
-
-    def hear(self, number: int, slot: int) -> None:
-        """Learn from a record of an origin."""
-        if slot < self._last[number]:
-            return
-        self._last[number] = slot
-        self.missing.discard(number)
-        while self.terms.moves and not self._due(slot)[number]:
-            self._shift[number] += 1
-
-    def miss(self, number: int) -> None:
-        """Note that the record of an origin that was due has not arrived."""
-        self.missing.add(number)
-
-    def overdue(self, number: int, since: int, now: int) -> int | None:
-        """Return the first slot up to `now` in which an origin should have sampled after its last record; None: none.
-
-        since  the first slot from which on records of all slots were taken
-        """
-        terms, last = self.terms, int(self._last[number])
-        interval = -(-terms.length // terms.samples)
-        first = since if last < 0 else last + 1
-        slots = range(first, min(now + 1, first + interval, now + 1 if terms.ends is None else terms.ends))
-        if last < 0 and terms.moves:  # how far its schedule has moved before is not known: any slot of an interval
-            return slots[-1] if len(slots) == interval else None
-        return next((slot for slot in slots if self._due(slot)[number]), None)
-
-    def expected(self, slot: int) -> list[int]:
-        """Return who is waited for in a slot."""
-        due = np.flatnonzero(self._due(slot)).tolist()
-        return [number for number in due if number != self.me and number not in self.missing]
-
-    def _due(self, slot: int) -> Bools:
-        """Return who samples in a slot, (servers,)."""
-        return samples_due(slot - self._shift, self.terms.samples, self.terms.length, self._offsets)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcrowd.node.machine.records import Schedules
 from dpcrowd.node.machine.revision import RecordTerms
+from dpcrowd.node.machine.schedules import Schedules
 from dpcrowd.sampling.schedule import samples_due
 
 LAG = 4

@@ -10,7 +10,8 @@ import pytest
 
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.records import Key, Records, Schedules
+from dpcrowd.node.machine.records import Key, Records
+from dpcrowd.node.machine.schedules import Schedules
 from dpcrowd.node.wire import VERSION, Body, encode
 from dpcrowd.node.wire_records import Equivocation, SignedRecord, sign_record, unpack_proof
 from dpcrowd.schemes.base import Release
