@@ -1,6 +1,6 @@
 """Two running servers and everybody who asks them: over HTTPS, by /v1/stream as WebSocket and as server-sent events.
 
-The network is started once, since most of these tests only read; the last one stops a server.
+The network is started once, since most of these tests only read; the last test stops a server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`dpcrowd data`: list the data sets, write one to a file, or download a published one."""
+"""`dpcrowd data`: list the data sets, write a data set to a file, or download a published series."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def data(
     force: bool,
     as_json: bool,
 ) -> None:
-    """List the data sets, write one to a file, or download a published one.
+    """List the data sets, write a data set to a file, or download a published series.
 
     \b
     dpcrowd data                            list names, sizes, sources, terms and places

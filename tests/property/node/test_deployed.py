@@ -113,7 +113,7 @@ anybody = st.sampled_from(NAMES)
 faults = st.tuples(st.just("fault"), anybody, st.sampled_from(KINDS), st.integers(0, 6))
 COMMON = [
     faults,
-    st.tuples(st.sampled_from(["mend", "kill", "restart", "cut", "heal"]), anybody),
+    st.tuples(st.sampled_from(["repair", "kill", "restart", "cut", "heal"]), anybody),
     st.tuples(st.just("revise"), st.just("a")),
 ]
 OF_A = [
@@ -121,7 +121,7 @@ OF_A = [
     st.tuples(st.sampled_from(["copy", "roll back", "confirm", "kill", "restart"]), st.just("a"), st.integers(0, 3)),
     st.tuples(st.just("revise"), st.just("a")),
     st.tuples(st.just("ahead"), st.just("a"), st.integers(2, 6)),
-    st.tuples(st.sampled_from(["back", "accept", "mend"]), st.just("a")),
+    st.tuples(st.sampled_from(["back", "accept", "repair"]), st.just("a")),
 ]
 Event = tuple[float, tuple[Any, ...]]
 
@@ -136,7 +136,7 @@ async def happen(world: World, what: str, name: str, *given: Any) -> None:
     match what:
         case "fault":
             world.faults[name] = Fault(*given)
-        case "mend":
+        case "repair":
             world.faults.pop(name, None)
         case "kill":
             world.kill(name)

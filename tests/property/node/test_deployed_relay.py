@@ -130,7 +130,7 @@ def test_a_disk_may_fail_at_any_write(files: dict[str, Path]) -> None:
 anybody = st.sampled_from(THREE)
 EVENTS = [
     st.tuples(st.just("fault"), anybody, st.sampled_from(KINDS), st.integers(0, 6)),
-    st.tuples(st.sampled_from(["mend", "kill", "restart", "cut", "heal"]), anybody),
+    st.tuples(st.sampled_from(["repair", "kill", "restart", "cut", "heal"]), anybody),
     st.tuples(st.just("revise"), st.just("a")),
 ]
 timed = st.tuples(st.sampled_from([0.05, 0.21, 0.25, 0.3, 0.9, 1.6, 1.95]), st.one_of(EVENTS))
@@ -140,7 +140,7 @@ async def happen(world: World, what: str, name: str, *given: Any) -> None:
     match what:
         case "fault":
             world.faults[name] = Fault(*given)
-        case "mend":
+        case "repair":
             world.faults.pop(name, None)
         case "kill":
             world.kill(name)

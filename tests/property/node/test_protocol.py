@@ -155,7 +155,7 @@ class Story:
                 self.restart(number)
             case "full":
                 node.disk.full, node.disk.refuses = True, (STORING, WRITING, (do.StoreRelease,))[choice % 3]
-            case "mend":
+            case "repair":
                 node.disk.full = False
                 self.give(number, on.StorageRecovered(self.now))
             case "copy":
@@ -229,7 +229,7 @@ def most_in_a_window(spent: dict[int, int]) -> int:
 
 # ------------------------------------------------------------------------------------------------------- stories
 
-FAULTS = ["repeat", "lose", "crash", "restart", "full", "mend", "up", "deadline", "again", "ahead", "leave"]
+FAULTS = ["repeat", "lose", "crash", "restart", "full", "repair", "up", "deadline", "again", "ahead", "leave"]
 OLD_COPIES = [*FAULTS, "copy", "roll back", "confirm"]
 
 

@@ -18,7 +18,7 @@ def slots_of(*servers: str, total: int = 3, horizon: int | None = None) -> list[
 
 
 def test_it_is_the_slot_after_the_last_sample_that_the_budget_paid_for() -> None:
-    """A wrong slot, or one of a server with budget left, would blame a scheme for what it has not done."""
+    """A wrong slot, or a slot of a server that has budget left, would say that a scheme fails where it does not."""
     assert slots_of("xxx.....") == [3.0]
     assert slots_of("x.x.x....") == [5.0]
     assert slots_of("xx......") == [None], "one more sample could be paid"

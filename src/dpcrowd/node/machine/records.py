@@ -53,7 +53,7 @@ from dpcrowd.node.wire_records import (
 from dpcrowd.schemes.records import Obstacle, RecordMessages
 from dpcrowd.schemes.server import Server
 
-__all__ = ["Key", "Outgoing", "Records", "Schedules"]
+__all__ = ["Key", "Outgoing", "Records"]
 
 
 _SUSPECT = (

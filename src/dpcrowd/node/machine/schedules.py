@@ -39,8 +39,9 @@ class Schedules:
             return
         self._last[number] = slot
         self.missing.discard(number)
-        while self.terms.moves and not self._due(slot)[number]:
-            self._shift[number] += 1
+        if self.terms.moves:
+            delays = np.arange(self._interval + 1)
+            self._shift[number] += int(np.argmax(self._due_slots(number, slot - delays)))
 
     def miss(self, number: int) -> None:
         """Note that the record of an origin that was due has not arrived."""
@@ -51,18 +52,27 @@ class Schedules:
 
         since  the first slot from which on records of all slots were taken
         """
-        terms, last = self.terms, int(self._last[number])
-        interval = -(-terms.length // terms.samples)
+        terms, last, interval = self.terms, int(self._last[number]), self._interval
         first = since if last < 0 else last + 1
         slots = range(first, min(now + 1, first + interval, now + 1 if terms.ends is None else terms.ends))
         if last < 0 and terms.moves:  # how far its schedule has moved before is not known: any slot of an interval
             return slots[-1] if len(slots) == interval else None
-        return next((slot for slot in slots if self._due(slot)[number]), None)
+        due = np.flatnonzero(self._due_slots(number, np.arange(slots.start, max(slots.stop, slots.start))))
+        return slots[int(due[0])] if len(due) else None
 
     def expected(self, slot: int) -> list[int]:
         """Return who is waited for in a slot."""
         due = np.flatnonzero(self._due(slot)).tolist()
         return [number for number in due if number != self.me and number not in self.missing]
+
+    @property
+    def _interval(self) -> int:
+        """The most slots from one sample to the next."""
+        return -(-self.terms.length // self.terms.samples)
+
+    def _due_slots(self, number: int, slots: Ints) -> Bools:
+        """Return in which of some slots a server samples."""
+        return samples_due(slots - self._shift[number], self.terms.samples, self.terms.length, self._offsets[number])
 
     def _due(self, slot: int) -> Bools:
         """Return who samples in a slot, (servers,)."""
