@@ -94,6 +94,8 @@ class PageThread:
     def __init__(self, app: Starlette) -> None:
         self._socket = socket.socket()
         self._socket.bind((HOST, 0))
+        # The address is printed at once: a browser that is faster than the thread waits instead of being refused.
+        self._socket.listen()
         config = uvicorn.Config(
             app, access_log=False, log_config=None, server_header=False, timeout_graceful_shutdown=1, lifespan="on"
         )
