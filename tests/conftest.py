@@ -7,7 +7,7 @@ integration) a skipped test is a failure, so that a check cannot disappear becau
 from __future__ import annotations
 
 import contextlib
-import functools
+import gc
 import os
 import signal
 import tempfile
@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -25,9 +24,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# msgspec reads the annotations of a class anew whenever it is asked for its fields, which it is for every table of a
-# configuration; tests read thousands of these. The answer depends on the class alone.
-msgspec.structs.fields = functools.cache(msgspec.structs.fields)
+# What is imported and collected stays until the end: a search for garbage there finds nothing, and takes long.
+gc.disable()
 
 # No deadlines: a shared machine may pause at any time, and no unit test has a time limit.
 settings.register_profile("default", deadline=None)
@@ -56,6 +54,12 @@ def pytest_configure() -> None:
     if place.f_bavail * place.f_frsize >= ENOUGH and not place.f_flag & os.ST_NOEXEC:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # where pytest makes tmp_path
         tempfile.tempdir = str(MEMORY)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, but only among what the tests themselves leave."""
+    gc.freeze()
+    gc.enable()
 
 
 END_TO_END = "tests/e2e/"

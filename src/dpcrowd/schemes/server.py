@@ -21,6 +21,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -465,7 +466,7 @@ class Server:
             raise BadInput(f"scheme '{self.scheme.name}' keeps raw counts between slots: its state must not be stored.")
         arrays = pack(self._state, "state")
         arrays["scheme"] = np.frombuffer(self.scheme.name.encode(), dtype=np.uint8)
-        arrays["fingerprint"] = self._fingerprint()
+        arrays["fingerprint"] = self._fingerprint
         arrays["slot"] = np.array(self._slot)
         if self._blank.any():
             arrays["blank"] = self._blank
@@ -480,7 +481,9 @@ class Server:
             arrays.update(pack(self._pending[1], "reading"))
         return to_bytes(arrays)
 
+    @cached_property
     def _fingerprint(self) -> NDArray[np.uint8]:
+        """A digest of scheme, setting, number and share, none of which changes during the life of a server."""
         return fingerprint(self.scheme, self.setting, self.number, float(self._shares[0, 0]))
 
     def restore(self, saved: bytes) -> None:
@@ -489,7 +492,7 @@ class Server:
         whose = arrays.get("scheme", np.zeros(0, dtype=np.uint8)).tobytes().decode(errors="replace")
         if whose != self.scheme.name or "slot" not in arrays:
             raise BadInput(f"the saved state is of scheme '{whose}'; this server runs '{self.scheme.name}'.")
-        if arrays.get("fingerprint", np.zeros(0)).tobytes() != self._fingerprint().tobytes():
+        if arrays.get("fingerprint", np.zeros(0)).tobytes() != self._fingerprint.tobytes():
             raise BadInput(
                 f"the saved state of scheme '{whose}' is of another server or setting (number, share, guarantee, "
                 "model, tuning or options); restore it where it was made."

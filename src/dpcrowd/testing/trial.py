@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats, Ints
+from dpcrowd.network.hearing import Hearing
+from dpcrowd.privacy import Noise
 from dpcrowd.privacy.ledger import BatchLedger
-from dpcrowd.schemes.base import Release, Scheme, Setting
+from dpcrowd.schemes.base import Release, Scheme, Setting, run_slot
 from dpcrowd.schemes.messages import Messages
-from dpcrowd.schemes.snapshot import pack
+from dpcrowd.schemes.snapshot import fingerprint, pack
 from dpcrowd.testing.world import BlindNoise, Read, World, hearings, play
 
-__all__ = ["ContractBroken", "Record", "Trial", "cost_of", "ledger_of"]
+__all__ = ["ContractBroken", "Record", "SecondRun", "Trial", "cost_of", "ledger_of"]
 
 
 class ContractBroken(AssertionError):
@@ -40,6 +42,18 @@ class Record:
 
 
 @dataclass(frozen=True, eq=False)
+class SecondRun:
+    """A repetition of the standard run.
+
+    meddling  a description of the first change of the counts or shares that were passed in, or of the scheme object;
+              None: nothing was changed
+    """
+
+    releases: list[Release]
+    meddling: str | None
+
+
+@dataclass(frozen=True, eq=False)
 class Trial:
     """A scheme, a setting and a world; `name` says which setting it is."""
 
@@ -56,6 +70,28 @@ class Trial:
     def releases(self) -> list[Release]:
         """The standard run."""
         return self.play()
+
+    @cached_property
+    def second_run(self) -> SecondRun:
+        """The standard run again; determinism and unchanged inputs are both checked with it."""
+        changes: list[str] = []
+        before = fingerprint(self.scheme, self.setting).tobytes()
+
+        def watched(
+            scheme: Scheme, state: Any, slot: int, shares: Any, counts: Any, noise: Noise, hearing: Hearing
+        ) -> Release:
+            originals = [shares.copy(), counts.copy()]
+            release = run_slot(scheme, state, slot, shares, counts, noise, hearing)
+            for name, array, original in zip(("shares", "counts"), (shares, counts), originals, strict=True):
+                if not np.array_equal(array, original):
+                    changes.append(f"the scheme writes into the {name} that it was given, in slot {slot}")
+                    array[...] = original
+            return release
+
+        releases = self.play(step=watched)
+        if fingerprint(self.scheme, self.setting).tobytes() != before:
+            changes.append("the scheme object changes during a run: keep what changes in the state")
+        return SecondRun(releases, changes[0] if changes else None)
 
     @property
     def window(self) -> int | None:

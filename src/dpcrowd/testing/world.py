@@ -76,8 +76,10 @@ class World:
     def graph(self, slot: int) -> Graph:
         return self.graphs[slot % len(self.graphs)]
 
-    def noise(self, only: int | None = None) -> SeededNoise:
-        return SeededNoise([np.random.SeedSequence(self.seed, spawn_key=(7,))], self.servers, self.regions, only)
+    def noise(self, only: int | None = None, runs: int = 1) -> SeededNoise:
+        """Return the noise of the world, the same in each of the runs."""
+        seeds = [np.random.SeedSequence(self.seed, spawn_key=(7,))] * runs
+        return SeededNoise(seeds, self.servers, self.regions, only)
 
     @property
     def gain(self) -> float:
@@ -182,6 +184,12 @@ class Read:
     def blank(self) -> bool:
         """Whether nothing but zeros was made noisy, as for the threshold of a test."""
         return not self.counts.any()
+
+    def of_run(self, run: int, runs: int) -> Read:
+        """Return the part of one run in a read of a batch."""
+        size = len(self.where) // runs
+        parts = (self.counts, self.charge, self.sensitivity, self.where)
+        return Read(self.slot, self.number, *(part[run * size : (run + 1) * size] for part in parts))
 
 
 class WatchedNoise:

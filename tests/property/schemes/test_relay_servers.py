@@ -115,23 +115,32 @@ def assert_same(singles: list[list[Release]], batch: list[Release]) -> None:
             assert one.sampled.any() == release.sampled[number].any(), (release.slot, number)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize("changing", [False, True])
 @pytest.mark.parametrize("reach", [1, 2, "all"])
 @pytest.mark.parametrize("form", ["diagonal", "matrix"])
-def test_servers_release_the_bits_of_the_simulation(reach: Any, changing: bool, engine: Engine, form: Any) -> None:
-    """If they differed, a simulated figure would say nothing about a network that runs."""
-    if engine == "numba":
-        pytest.importorskip("numba")
+def test_servers_release_the_bits_of_the_simulation(reach: Any, changing: bool, form: Any) -> None:
+    """If they differed, a simulated figure would say nothing about a network that runs; by either engine."""
+    pytest.importorskip("numba")
     observation: Any = "binomial" if changing else "paper"
     network = make_network(form=form, observation=observation, options={"reach": reach})
-    assert_same(run_servers(network, changing, set()), simulate(network, engine, changing, set()))
+    servers = run_servers(network, changing, set())
+    assert_same(servers, simulate(network, "numpy", changing, set()))
+    assert_same(servers, simulate(network, "numba", changing, set()))
 
 
-@pytest.mark.parametrize("regions", [1, 2])
-@pytest.mark.parametrize("reach", [1, 2, "all"])
-@pytest.mark.parametrize("partition", [False, True])
-@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize(
+    ("reach", "regions", "partition", "learn"),
+    [  # every pair of two options
+        (1, 1, False, False),
+        (1, 2, True, True),
+        (2, 1, True, False),
+        (2, 2, False, True),
+        ("all", 2, True, False),
+        ("all", 1, False, True),
+        ("all", 2, False, False),
+        ("all", 1, True, True),
+    ],
+)
 def test_servers_whose_users_stay(reach: Any, regions: int, partition: bool, learn: bool) -> None:
     """The memory of deviations depends on the set of records alone: late ones and other engines change no bit."""
     network = make_network(
@@ -204,7 +213,7 @@ def test_servers_that_are_saved_and_restored(seed: int, form: Any, changing: boo
     assert_same(run_servers(network, changing, set(), restart), simulate(network, "numpy", changing, set()))
 
 
-@pytest.mark.parametrize("gap", [1, 3, 6, 7, 30, 1000])
+@pytest.mark.parametrize("gap", [1, 3, 6, 7, 30, 200])
 @pytest.mark.parametrize("users", ["pinned", "roaming"])
 @pytest.mark.parametrize("form", ["diagonal", "matrix"])
 def test_skipped_slots_are_slots_in_which_nothing_happened(gap: int, users: Users, form: Any) -> None:

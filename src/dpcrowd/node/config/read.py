@@ -15,7 +15,8 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -152,14 +153,23 @@ def _convert(raw: dict[str, Any], kind: type[T], where: str, decode: Callable[[t
         raise BadInput(_line(where, raw, path, problem)) from None
 
 
-def fields_of(kind: Any) -> dict[str, Any]:
+def fields_of(kind: Any) -> Mapping[str, Any]:
     """Return the annotations of a table's settings by their names in the file; empty if the kind is not a table."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    return _fields_of_class(kind) if isinstance(kind, type) else _NO_FIELDS
+
+
+_NO_FIELDS: Mapping[str, Any] = {}
+
+
+@cache
+def _fields_of_class(kind: type) -> Mapping[str, Any]:
+    """Return what `fields_of` returns; evaluating the annotations takes far longer than reading a file."""
+    if issubclass(kind, msgspec.Struct):
         return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
-    return {}
+    return _NO_FIELDS
 
 
 def rows_of(annotation: Any) -> Any:
