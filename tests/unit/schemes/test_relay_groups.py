@@ -1,4 +1,4 @@
-"""Groups of records in a saved state: stored only where a record has any, and read as earlier builds have written them."""
+"""Groups of records in a saved state: stored only where a record has any, and read as earlier builds wrote them."""
 
 from __future__ import annotations
 
