@@ -723,7 +723,7 @@ class Machine:
         if checked.body.state and view is self.view:
             self._join.take_answer(sender, slot, checked.body.state)
         if checked.body.asks:
-            self._join.hear_request(sender)
+            self._join.hear_request(sender, slot)
             instructions += self._answer()
         return instructions
 
