@@ -56,6 +56,7 @@ class Join:
     asks: bool = False
     answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     _tries: int = 0
+    _first: int = 0  # states of earlier slots are not asked for
     _too_large: bool = False
     _asked: dict[str, int] = field(default_factory=dict)
     _refused: set[str] = field(default_factory=set)
@@ -73,7 +74,19 @@ class Join:
         now       the last slot that is over
         """
         assert view.records is not None
-        if self.asks or self._too_large or now - attended < view.records.lag:
+        return [] if now - attended < view.records.lag else self._begin(server, view, 0)
+
+    def begin_with(self, server: Server, view: NetworkView, first: int) -> list[Instruction]:
+        """Ask for states of slot `first` and later, if records of earlier slots cannot be checked here.
+
+        Their revision is not known: the node is new in the network, or its folder has no copy. After L slots of the
+        revisions that are known, all those records are final, and a neighbour's state says what follows from them.
+        """
+        return self._begin(server, view, first)
+
+    def _begin(self, server: Server, view: NetworkView, first: int) -> list[Instruction]:
+        assert view.records is not None
+        if self.asks or self._too_large:
             return []
         if not fits(server, view):
             self._too_large = True
@@ -82,12 +95,12 @@ class Join:
                 "message: it goes on with what it knows itself."
             )
             return [Report("join-none", text)]
-        self.asks, self._tries = True, 2 * view.records.lag + 2
+        self.asks, self._tries, self._first = True, 2 * view.records.lag + 2, first
         return []
 
     def to_ask(self, names: Iterable[str], slot: int) -> list[str]:
         """Return whom to ask after a slot; from now on they are asked."""
-        if not self.asks:
+        if not self.asks or slot < self._first:
             return []
         asked = [name for name in names if name not in self._refused and self._asked.get(name, -1) < slot]
         self._tries -= bool(asked) and slot > max(self._asked.values(), default=-1)
