@@ -134,6 +134,7 @@ class Node:
     waiting  messages whose time to leave has not come
     counts   that every slot has, if the machine asks for them
     following  what takes over when the machine asks for it
+    earlier  revisions before the one in use, of which the next start has copies
     crash_in how many more instructions are carried out before the process is killed; None: it lives
     """
 
@@ -150,6 +151,7 @@ class Node:
         self.crash_in: int | None = None
         self.counts: NDArray[np.int64] | None = None
         self.following: Revision | None = None
+        self.earlier: tuple[NetworkView, ...] = ()
         self.machine = self._machine(vouched=True)
 
     def _machine(self, *, vouched: bool) -> Machine:
@@ -167,6 +169,7 @@ class Node:
             vouched=vouched,
             complete_until=self.disk.complete_until,
             stored=tuple(self.disk.records.values()),
+            earlier=self.earlier,
         )
 
     def make_server(self, account: Account | None) -> Server:

@@ -199,6 +199,7 @@ class World:
                     clock,
                     before=found.before,
                     following=found.following,
+                    earlier=found.earlier,
                     path=self.folder / f"{name}.toml",
                     allow_simulated_noise=True,
                 )

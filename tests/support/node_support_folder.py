@@ -115,6 +115,7 @@ async def start(path: Path, clock: SetClock, hub: MemoryHub) -> NodeRun:
         clock,
         before=revisions.before,
         following=revisions.following,
+        earlier=revisions.earlier,
         path=path,
         allow_simulated_noise=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 
 from dpcrowd.errors import BadInput
@@ -118,11 +119,13 @@ def make_machine(
     *,
     before: Revision | None = None,
     following: NetworkConfig | None = None,
+    earlier: Sequence[NetworkView] = (),
 ) -> tuple[Machine, str]:
     """Return the machine that goes on where the folder stopped, and a sentence on what it found there.
 
     before     the revision under which the state was stored, if that is another one
     following  the one that takes over later
+    earlier    those that were valid before this one, oldest first
     """
     view, state = revision.view, storage.state()
     over = max(view.next_seal(now_ns) - 1, -1)
@@ -147,6 +150,7 @@ def make_machine(
         complete_until=last if complete_until is None else complete_until,  # version 0.1 did not keep it
         following=None if following is None else (following.revision, following.valid_from_slot),
         stored=_stored_records(storage, server.slot),
+        earlier=earlier,
     )
     return machine, text
 

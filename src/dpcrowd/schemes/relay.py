@@ -190,13 +190,12 @@ class Relay(Scheme):
         mailbox = state.mailbox
         if mailbox is None:
             return RecordsMade(reading.charge[:, 0] > 0)
-        assert state.groups is not None
         place, origin = mailbox.outgoing(self.max_hops)
         slot = state.last - (state.last - place) % self.lag
         in_time = slot > plan.slot - self.lag  # slots may have been skipped since the last one
         place, origin, slot = place[in_time], origin[in_time], slot[in_time]
         rows = [origin, slot, mailbox.nano[place, origin], mailbox.hops[place, origin] + 1]
-        noisy, groups = state.noisy[place, origin], state.groups[place, origin]
+        noisy, groups = state.noisy[place, origin], state.groups_of(place, origin)
         if reading.charge.any():
             own = np.array([mailbox.number]), np.array([plan.slot]), reading.charge[0], np.ones(1, dtype=np.int64)
             rows = [np.concatenate([one, column]) for one, column in zip(own, rows, strict=True)]
@@ -325,8 +324,7 @@ class Relay(Scheme):
         setting = state.setting
         place = slots % self.lag
         state.noisy[place, origins] = noisy
-        assert state.groups is not None
-        state.groups[place, origins] = groups
+        state.put_groups(place, origins, groups)
         var = noise_var(nano, setting.need_guarantee().sensitivity)
         state.var[place, origins] = self._record_var(state, var)
 

@@ -51,6 +51,8 @@ def begin_slot(state: RelayState, slot: int, samples: int, engine: Engine) -> No
     state.noisy[place], state.var[place] = 0.0, 0.0
     if state.groups is not None:
         state.groups[place] = ungrouped(state.setting.regions)
+        if (state.groups == ungrouped(state.setting.regions)).all():
+            state.groups = None
     if state.mailbox is not None:
         assert state.setting.peers is not None
         state.shares[place] = state.setting.peers.shares

@@ -61,8 +61,8 @@ class RelayState:
     mailbox               the records of a server on its own
     noisy, var, shares    (L, origins, d), (L, origins): the records; a variance of 0: there is none
     groups                (L, origins, d) of the records, as in `RecordMessages`; None: every region of every record is
-                          by itself, as in simulations. They name regions by number: a transfer to other regions would
-                          have to rename them, if grouped records were accepted
+                          by itself, and nothing is kept or stored of it. They name regions by number: a transfer to
+                          other regions would have to rename them, if grouped records were accepted
     y, info               (L, N, d) sums of their information; in diagonal form (1, N, d): they are not read again
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
     level, level_var      (L, N, d): the finalised state, predicted for the slot
@@ -137,6 +137,34 @@ class RelayState:
         """Return the same as bits, where the compiled engine can take them; None elsewhere."""
         return self.spread.have[slot % self.lag] if engine == "numba" and isinstance(self.spread, BitSpread) else None
 
+    def put_groups(self, place: Ints, origins: Ints, groups: Ints) -> None:
+        """Note the groups (records, d) of records; nothing is kept while every region of every record is by itself."""
+        if self.groups is None and (groups == ungrouped(self.setting.regions)).all():
+            return
+        if self.groups is None:
+            self.groups = np.tile(ungrouped(self.setting.regions), (*self.var.shape, 1))
+        self.groups[place, origins] = groups
+
+    def groups_of(self, place: Ints, origins: Ints) -> Ints:
+        """Return the groups of records, (records, d)."""
+        if self.groups is None:
+            return np.tile(ungrouped(self.setting.regions), (len(place), 1))
+        return self.groups[place, origins]
+
+    def restore_groups(self, saved: Ints | None) -> None:
+        """Take groups from a saved state, which has none if every region of every record is by itself.
+
+        States of the first builds with relay have them in any case.
+        """
+        self.groups = None
+        if saved is None:
+            return
+        shape = (*self.var.shape, self.setting.regions)
+        if saved.shape != shape or saved.dtype != np.int64:
+            raise BadInput(f"saved groups are {saved.dtype}{saved.shape}; this server needs int64{shape}.")
+        if (saved != ungrouped(self.setting.regions)).any():
+            self.groups = saved.copy()
+
     def table(self, slot: int) -> RecordTable:
         """The records of a slot."""
         place = slot % self.lag
@@ -182,7 +210,7 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         spread=spread,
         mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag),
         noisy=np.zeros((lag, origins, regions)),
-        groups=None if peers is None else np.tile(ungrouped(regions), (lag, origins, 1)),
+        groups=None,
         var=np.zeros((lag, origins)),
         shares=np.zeros((lag, origins)) if peers is None else np.tile(peers.shares, (lag, 1)),
         y=np.zeros((sums, receivers, regions)),

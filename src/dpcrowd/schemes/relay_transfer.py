@@ -26,7 +26,7 @@ from dpcrowd.filters.course import same_course
 from dpcrowd.filters.persistence import are_partitioned
 from dpcrowd.sampling.schedule import samples_due
 from dpcrowd.schemes.base import Setting
-from dpcrowd.schemes.records import Mailbox
+from dpcrowd.schemes.records import Mailbox, ungrouped
 from dpcrowd.schemes.relay_state import RelayState, reset_banks, servers_per_run
 
 __all__ = ["transfer_relay"]
@@ -97,8 +97,9 @@ def _with_records(state: RelayState, fresh: RelayState, origins: Places) -> Rela
         setattr(fresh, name, getattr(state, name))
     for name in ("noisy", "var", "shares"):
         setattr(fresh, name, _moved(getattr(state, name), getattr(fresh, name), origins, axis=1))
-    if state.groups is not None and fresh.groups is not None:
-        fresh.groups = _moved(state.groups, fresh.groups, origins, axis=1)
+    if state.groups is not None:
+        own = np.tile(ungrouped(fresh.setting.regions), (*fresh.var.shape, 1))
+        fresh.groups = _moved(state.groups, own, origins, axis=1)
     if state.cross is not None and state.base_cross is not None and fresh.cross is not None:
         assert fresh.base_cross is not None
         fresh.cross = _moved(state.cross, fresh.cross, origins, axis=1)

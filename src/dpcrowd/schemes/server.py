@@ -499,6 +499,8 @@ class Server:
             )
         state = self._run.start()
         load_into(state, arrays, "state")
+        if isinstance(state, RelayState):
+            state.restore_groups(arrays.get("state.groups"))
         self._state = state
         self._slot = int(arrays["slot"])
         if self._ledger is not None:

@@ -84,6 +84,49 @@ def test_a_server_that_was_killed_is_back_with_the_others(files: dict[str, Path]
     run_virtually(story)
 
 
+async def announce(world: World, valid_from: int) -> None:
+    """A revision under which records, estimates and schedules go on: one server sees a few more people."""
+    path = world.folder / "network.toml"
+    text = path.read_text(encoding="utf-8")
+    text = text.replace("revision = 1", f"revision = 2\nvalid_from_slot = {valid_from}")
+    text = text.replace("share = 0.3", "share = 0.31", 1)
+    path.write_text(text, encoding="utf-8")
+    assert load_network(path).revision == 2
+    for node_run in world.runs.values():
+        await node_run.live.reload()
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_restart_after_a_revision_loses_no_record(files: dict[str, Path], copies: bool) -> None:
+    """Records of slots before the revision arrive after the restart: the copy of that revision is needed to check them.
+
+    A folder without copies, as of an earlier version after two revisions, asks its neighbours when they are final.
+    """
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(files["ring"], loop, FIVE) as world:
+            await world.sleep_until(6, 1.0)
+            await announce(world, 8)
+            for name in ("b", "d"):
+                world.hub.cut("c", name)
+            await world.sleep_until(10, 0.1)
+            await world.end("c")
+            data = world.folder / "data-c"
+            assert [path.name.split("-")[1] for path in data.glob("network.until-*")] == ["8"]
+            if not copies:
+                for path in (*data.glob("network.until-*"), data / "network.before.toml"):
+                    path.unlink()
+            await world.start("c")
+            world.hub.heal()
+            await world.sleep_until(12 if copies else 16, 1.0)
+            assert_agreed(world)
+            joined = world.runs["c"].live.executor.machine.server.joined
+            assert (joined is None) == copies
+            world.replay_all()
+
+    run_virtually(story)
+
+
 async def tale(world: World) -> None:
     """What relay stores, once: samples and records, releases, a revision, a clock that is accepted.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from dpcrowd.node.live.reload import Content, CurrentTokens, Renewing, keep_serv
 from dpcrowd.node.live.revisions import take_next, text_of
 from dpcrowd.node.live.slot_cycle import Counting, Timekeeper
 from dpcrowd.node.live.timing import NAP, WallClock
-from dpcrowd.node.machine import Revision
+from dpcrowd.node.machine import NetworkView, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
@@ -72,12 +72,14 @@ class LiveNode(Renewing):
         before: NetworkConfig | None = None,
         following: NetworkConfig | None = None,
         *,
+        earlier: Sequence[NetworkConfig] = (),
         path: Path | None = None,
         allow_simulated_noise: bool = False,
     ) -> None:
         check_noise(noise, "a live node", allow_simulated_noise=allow_simulated_noise)
         self.config, self._storage, self._transport = node, storage, transport
         self.networks = {one.revision: one for one in (network, following) if one is not None}
+        self._earlier = {one.revision: one for one in earlier}
         self._recorder = self._make_recorder()
         self._noise = noise if self._recorder is None else self._recorder.noise(noise)
         self._allow_simulated_noise = allow_simulated_noise
@@ -91,7 +93,9 @@ class LiveNode(Renewing):
         if before is not None:
             with suppress(BadInput):  # this server was not in it: then nothing is taken over
                 old = self._make_revision(before)
-        machine, self.found = make_machine(revision, network, storage, now, before=old, following=following)
+        machine, self.found = make_machine(
+            revision, network, storage, now, before=old, following=following, earlier=self._earlier_views(earlier)
+        )
         if self._recorder is not None:
             self._recorder.start(machine, now)
         slots, storage_log = revision.view.clock, StorageLog()
@@ -160,8 +164,20 @@ class LiveNode(Renewing):
         if debug.record is None:
             return None
         return Recorder(
-            debug.record, int(debug.record_limit), lambda number: text_of(self.config, self.networks[number])
+            debug.record,
+            int(debug.record_limit),
+            lambda number: text_of(self.config, (self._earlier | self.networks)[number]),
         )
+
+    def _earlier_views(self, earlier: Sequence[NetworkConfig]) -> list[NetworkView]:
+        """Return earlier revisions as this server saw them, oldest first, since it has belonged to the network."""
+        views: list[NetworkView] = []
+        for network in reversed(earlier):
+            try:
+                views.append(self._make_revision(network).view)
+            except BadInput:  # it was not in it
+                break
+        return views[::-1]
 
     def _make_revision(self, network: NetworkConfig) -> Revision:
         """Make a revision; reads the private key, as it is now."""

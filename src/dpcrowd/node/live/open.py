@@ -44,6 +44,7 @@ def open_node(path: Path) -> Iterator[LiveNode]:
             noise,
             before=revisions.before,
             following=revisions.following,
+            earlier=revisions.earlier,
             path=path.absolute(),
         )
         with translated(node.data):

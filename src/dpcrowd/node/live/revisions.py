@@ -3,11 +3,17 @@
 The operator replaces network.toml before the new revision is valid. Until then, and for a start in between, the one in
 use is kept in the data folder; from a reload to its first slot the next one is kept as well, since network.toml may
 change again; and the one before, whose estimates are taken over, for a crash right after that.
+
+Where servers pass records on, a record of an earlier slot is checked by the revision that was valid then, also after a
+restart. So earlier revisions are kept for as long as records of theirs can count. The name of such a copy says up to
+which slot it was valid, and its digest, so that a copy that was damaged or changed is not used.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +26,8 @@ log = logging.getLogger("dpcrowd.node")
 
 _NAMED = 10
 BEFORE, CURRENT, NEXT = "network.before.toml", "network.current.toml", "network.next.toml"
+_EARLIER = "network.until-{until}-{digest}.toml"
+_EARLIER_NAME = re.compile(r"network\.until-(\d{1,18})-([0-9a-f]{32})\.toml")
 
 
 @dataclass(frozen=True)
@@ -28,22 +36,91 @@ class Revisions:
 
     before     the revision whose state may still be in the folder
     following  what network.toml holds already, if it is not valid yet
+    earlier    those that were valid before the current one, oldest first, without a gap, as far as they are kept
     """
 
     current: NetworkConfig
     before: NetworkConfig | None = None
     following: NetworkConfig | None = None
+    earlier: tuple[NetworkConfig, ...] = ()
 
 
 def current_revision(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Revisions:
     """Return what is valid now: network.toml, or the copy beside the ledger while network.toml is ahead of time."""
     used, older = _kept(node, CURRENT, network), _kept(node, BEFORE, network)
     if used is None or digest(used) == digest(network):
-        return Revisions(network, before=older)
+        return Revisions(network, before=older, earlier=_earlier(node, network, older))
     check_next(used, network)  # whoever changes the promise must not do so under the name of the old one
     if network.valid_from_slot <= network.clock().slot_of(now_ns - network.grace_ns):
-        return Revisions(network, before=used)
-    return Revisions(used, before=older, following=network)
+        return Revisions(network, before=used, earlier=(*_earlier(node, used, older), used))
+    return Revisions(used, before=older, following=network, earlier=_earlier(node, used, older))
+
+
+def _earlier(node: NodeConfig, current: NetworkConfig, before: NetworkConfig | None) -> tuple[NetworkConfig, ...]:
+    """Return the revisions before the current one that are kept, oldest first, up to the first gap.
+
+    before  the one of `BEFORE`: folders of earlier versions have no other
+    """
+    kept = dict(_read_earlier(node))
+    if before is not None and before.valid_from_slot < current.valid_from_slot:
+        kept.setdefault(current.valid_from_slot, before)
+    chain: list[NetworkConfig] = []
+    following = current
+    while (network := kept.get(following.valid_from_slot)) is not None:
+        try:
+            check_next(network, following)
+        except BadInput:
+            break
+        chain.append(network)
+        following = network
+    return tuple(reversed(chain))
+
+
+def _read_earlier(node: NodeConfig) -> Iterator[tuple[int, NetworkConfig]]:
+    """Yield the kept earlier revisions that are what their names say, each with the first slot after it."""
+    for path, until, expected in _earlier_files(node):
+        try:
+            network = parse_network(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, BadInput) as error:
+            log.error("%s cannot be read, and is not used: %s", path, error, extra={"event": "revision"})
+            continue
+        if digest(network).hex() == expected:
+            yield until, network
+        else:
+            log.error("%s was changed, and is not used", path, extra={"event": "revision"})
+
+
+def _earlier_files(node: NodeConfig) -> list[tuple[Path, int, str]]:
+    """Return the copies of earlier revisions: path, first slot after it, and digest, as the name says."""
+    matches = [(path, _EARLIER_NAME.fullmatch(path.name)) for path in sorted(node.data.glob("network.until-*.toml"))]
+    return [(path, int(match[1]), match[2]) for path, match in matches if match is not None]
+
+
+def _keep_earlier(node: NodeConfig, name: str, following: NetworkConfig) -> None:
+    """Keep the copy of a revision that another one has followed, if it belongs to this network."""
+    path = node.data / name
+    if not path.exists():
+        return
+    try:
+        text = path.read_text(encoding="utf-8")
+        network = parse_network(text)
+        check_next(network, following)
+        if network.id == following.id:
+            copy = _EARLIER.format(until=following.valid_from_slot, digest=digest(network).hex())
+            _write(node.data / copy, text)
+    except (ValueError, BadInput):  # it is of another network, or the start has refused it already
+        return
+    except OSError as error:  # after a restart, records of earlier slots could not be checked; no reason to end
+        log.error("%s cannot be kept: %s", path, error.strerror, extra={"event": "revision"})
+
+
+def _forget_earlier(node: NodeConfig, current: NetworkConfig) -> None:
+    """Delete copies of revisions whose records were final when the current one took over."""
+    networks = [current, *(network for _, network in _read_earlier(node))]
+    longest = max((one.relay.lag for one in networks if one.relay is not None), default=0)
+    for path, until, _ in _earlier_files(node):
+        if until <= current.valid_from_slot - longest:
+            path.unlink(missing_ok=True)
 
 
 def _kept(node: NodeConfig, name: str, network: NetworkConfig) -> NetworkConfig | None:
@@ -75,7 +152,12 @@ def differences(before: NetworkConfig, after: NetworkConfig) -> str:
 
 def keep_current(node: NodeConfig, network: NetworkConfig) -> None:
     """Keep a copy of the revision in use, after a start has taken over what an older one left."""
+    if (current := _kept(node, CURRENT, network)) is not None:
+        _keep_earlier(node, BEFORE, current)  # folders of earlier versions have no other copy
+        if digest(current) != digest(network):
+            _keep_earlier(node, CURRENT, network)
     _keep(node, network, CURRENT)
+    _forget_earlier(node, network)
 
 
 def keep_next(node: NodeConfig, network: NetworkConfig) -> None:
@@ -89,15 +171,18 @@ def take_next(node: NodeConfig, network: NetworkConfig) -> None:
     try:
         if digest(parse_network(path.read_text(encoding="utf-8"))) == digest(network):
             if (node.data / CURRENT).exists():
+                _keep_earlier(node, CURRENT, network)
                 (node.data / CURRENT).replace(node.data / BEFORE)
             path.replace(node.data / CURRENT)
+            _forget_earlier(node, network)
     except OSError as error:  # a start would begin estimates anew; no reason to end
         log.error("%s: %s", path, error.strerror, extra={"event": "revision"})
 
 
 def text_of(node: NodeConfig, network: NetworkConfig) -> str | None:
     """Return the text of a revision's network.toml, from whichever file holds it; None: none does."""
-    for path in (node.network, *(node.data / name for name in (CURRENT, NEXT, BEFORE))):
+    copies = (node.data / name for name in (CURRENT, NEXT, BEFORE))
+    for path in (node.network, *copies, *(path for path, _, _ in _earlier_files(node))):
         try:
             text = network_text(path)
             if digest(parse_network(text)) == digest(network):
@@ -110,6 +195,11 @@ def text_of(node: NodeConfig, network: NetworkConfig) -> str | None:
 def _keep(node: NodeConfig, network: NetworkConfig, name: str) -> None:
     text = network_text(node.network)
     if digest(parse_network(text)) == digest(network):  # else it is another one, and its copy is there already
-        fresh: Path = node.data / f"{name}.part"
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(node.data / name)
+        _write(node.data / name, text)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file so that it is there completely, or not at all."""
+    fresh = path.with_name(f"{path.name}.part")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)

@@ -19,6 +19,11 @@ Whether the node may sample is not affected by any of this: its ledger is anothe
 
 A node answers each neighbour at most once per slot and a few times in L slots, and not while it asks itself. What it
 sends follows from records that all servers have been sent.
+
+Where a network begins, nobody has a past. Less than L slots after the epoch nobody asks: every record can still be had.
+Where all servers begin later than that, all of them ask each other. A state travels one link per slot, so a node all of
+whose neighbours have asked, too, in as many slots as there are servers knows that nobody has one. It stops asking, and
+from then on answers those who come later.
 """
 
 from __future__ import annotations
@@ -51,11 +56,14 @@ class Join:
     asks: bool = False
     answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     _tries: int = 0
+    _first: int = 0  # states of earlier slots are not asked for
     _too_large: bool = False
     _asked: dict[str, int] = field(default_factory=dict)
     _refused: set[str] = field(default_factory=set)
     _waiting: set[str] = field(default_factory=set)
     _answered: dict[str, list[int]] = field(default_factory=dict)
+    _requests: dict[str, int] = field(default_factory=dict)  # by neighbour: the last slot after which it has asked
+    _alone: int = 0  # slots in a row in which all neighbours that were asked have asked, too
 
     # -------------------------------------------------------------------------------------------------------- asking
 
@@ -66,7 +74,19 @@ class Join:
         now       the last slot that is over
         """
         assert view.records is not None
-        if self.asks or self._too_large or now - attended < view.records.lag:
+        return [] if now - attended < view.records.lag else self._begin(server, view, 0)
+
+    def begin_with(self, server: Server, view: NetworkView, first: int) -> list[Instruction]:
+        """Ask for states of slot `first` and later, if records of earlier slots cannot be checked here.
+
+        Their revision is not known: the node is new in the network, or its folder has no copy. After L slots of the
+        revisions that are known, all those records are final, and a neighbour's state says what follows from them.
+        """
+        return self._begin(server, view, first)
+
+    def _begin(self, server: Server, view: NetworkView, first: int) -> list[Instruction]:
+        assert view.records is not None
+        if self.asks or self._too_large:
             return []
         if not fits(server, view):
             self._too_large = True
@@ -75,12 +95,12 @@ class Join:
                 "message: it goes on with what it knows itself."
             )
             return [Report("join-none", text)]
-        self.asks, self._tries = True, 2 * view.records.lag + 2
+        self.asks, self._tries, self._first = True, 2 * view.records.lag + 2, first
         return []
 
     def to_ask(self, names: Iterable[str], slot: int) -> list[str]:
         """Return whom to ask after a slot; from now on they are asked."""
-        if not self.asks:
+        if not self.asks or slot < self._first:
             return []
         asked = [name for name in names if name not in self._refused and self._asked.get(name, -1) < slot]
         self._tries -= bool(asked) and slot > max(self._asked.values(), default=-1)
@@ -116,7 +136,10 @@ class Join:
         self.answers.clear()
         if states:
             return self._choose(server, states, records, instructions)
-        if self._tries <= 0:
+        asked = [name for name, of in self._asked.items() if of == slot - 1]
+        is_alone = bool(asked) and all(self._requests.get(name, -1) >= slot - 1 for name in asked)
+        self._alone = self._alone + 1 if is_alone else 0
+        if self._tries <= 0 or self._alone >= len(view.names):
             text = (
                 "no neighbour has sent what follows from earlier records: this node goes on with what it knows itself."
             )
@@ -159,18 +182,21 @@ class Join:
         self.answers.clear()
         self._asked.clear()
         self._refused.clear()
+        self._alone = 0
 
     def clear(self) -> None:
         """Forget everything: slots begin again, or another revision has taken over."""
         self._end()
         self._waiting.clear()
         self._answered.clear()
+        self._requests.clear()
 
     # ----------------------------------------------------------------------------------------------------- answering
 
-    def hear_request(self, name: str) -> None:
-        """Note that a neighbour asks for this node's state."""
+    def hear_request(self, name: str, slot: int) -> None:
+        """Note that a neighbour asks for this node's state after a slot."""
         self._waiting.add(name)
+        self._requests[name] = slot
 
     def to_answer(self, near: Collection[str], server: Server, view: NetworkView) -> list[str]:
         """Return who is sent the state after the slot that was released last; from now on they have their answer."""

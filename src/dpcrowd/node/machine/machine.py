@@ -109,6 +109,7 @@ class Machine:
     complete_until  the last slot up to which it was known to be complete; None: as far as the server's state goes
     following the next revision, if there is one: its number and its first slot
     stored    records of the last slots that are on disk
+    earlier   revisions that were valid before this one, oldest first, as far as they are known
 
     What others may read, and nobody else changes:
 
@@ -133,9 +134,10 @@ class Machine:
         complete_until: int | None = None,
         following: tuple[int, int] | None = None,
         stored: Sequence[do.StoredRecord] = (),
+        earlier: Sequence[NetworkView] = (),
     ) -> None:
         self.revision, self.following = revision, following
-        self.records = None if revision.view.records is None else Records(revision.view, server, stored)
+        self.records = None if revision.view.records is None else Records(revision.view, server, stored, earlier)
         self._join = Join()
         self._attended = server.slot  # the last slot in which a neighbour was heard, or in which the node started
         self._forward_planned = False
@@ -240,6 +242,7 @@ class Machine:
                 resumed = [do.Link(max(following, 0), required=True), *self._resume(at_ns)]
                 if self.records is not None:
                     resumed += self._join.begin(self.server, self.server.slot, following - 1, self.view)
+                    resumed += self._miss_revision(max(self.server.slot, following - 1))
                     self._attended = max(self.server.slot, following - 1)
                 return resumed
             case on.LossConfirmed(at_ns):
@@ -723,7 +726,7 @@ class Machine:
         if checked.body.state and view is self.view:
             self._join.take_answer(sender, slot, checked.body.state)
         if checked.body.asks:
-            self._join.hear_request(sender)
+            self._join.hear_request(sender, slot)
             instructions += self._answer()
         return instructions
 
@@ -786,10 +789,25 @@ class Machine:
         joined, instructions = self._join.decide(self.server, self.view, slot, self.records.all_messages())
         if joined:
             self.records.join(self.server)
+            instructions += self._miss_revision(self.server.slot)
         elif self.server.slot >= 0 and self.view.links(slot):  # a process that stood still, or was cut off for long
             attended = min(self._attended, self.server.slot)
             instructions += self._join.begin(self.server, attended, slot - 1, self.view)
         return instructions
+
+    def _miss_revision(self, now: int) -> list[Instruction]:
+        """Ask for a state later, if records that still count cannot be checked: their revision is not known."""
+        assert self.records is not None
+        if not self.records.lacks_revision(self.server, now):
+            return []
+        known = self.records.first_known
+        first = known + self.records.terms.lag - 1
+        text = (
+            f"the revision of the network that was valid before slot {known} is not known here, so records of "
+            f"earlier slots cannot be checked. After slot {first} all of them are final: then this node asks its "
+            "neighbours for what follows from them."
+        )
+        return [Report("revision-unknown", text), *self._join.begin_with(self.server, self.view, first)]
 
     def _ask(self, neighbours: Sequence[str], slot: int) -> list[Instruction]:
         """Ask neighbours for their finalised state after a slot, if this node has lost records."""

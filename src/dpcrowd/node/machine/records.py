@@ -108,6 +108,7 @@ class Records:
     view    the revision in use
     server  whose filter they are for
     stored  what the disk has
+    earlier revisions that were valid before it, oldest first, as far as they are known
 
     For those who show it, and nobody else changes it:
 
@@ -121,8 +122,14 @@ class Records:
     schedules            who samples when, and who is missing
     """
 
-    def __init__(self, view: NetworkView, server: Server, stored: Sequence[StoredRecord] = ()) -> None:
-        self._views = [view]
+    def __init__(
+        self,
+        view: NetworkView,
+        server: Server,
+        stored: Sequence[StoredRecord] = (),
+        earlier: Sequence[NetworkView] = (),
+    ) -> None:
+        self._views = [*earlier, view]
         self._held: dict[Key, _Held] = {}
         self._proofs: dict[Key, _Proof] = {}
         self._known: dict[str, set[_Item]] = {}
@@ -149,6 +156,7 @@ class Records:
                 self.equivocators[one.origin] = one.slot
             elif (values := self._values_of(record := unpack_record(one.content))) is not None:
                 self._held[key] = _Held(record, values.noisy)
+        self._held = {key: held for key, held in self._held.items() if view.number(key.origin) is not None}
         self._compare_with(server)
 
     @property
@@ -206,6 +214,20 @@ class Records:
         return max((key.slot for key in self._held if key.origin == origin), default=None)
 
     # ---------------------------------------------------------------------------------------------------- revisions
+
+    @property
+    def earlier(self) -> tuple[NetworkView, ...]:
+        """Revisions that were valid before the one in use and whose records may still count, oldest first."""
+        return tuple(self._views[:-1])
+
+    @property
+    def first_known(self) -> int:
+        """The first slot whose revision is known; records of earlier slots cannot be checked."""
+        return self._views[0].first_slot
+
+    def lacks_revision(self, server: Server, now: int) -> bool:
+        """Whether records that still count in slot `now` cannot be checked: their revision is not known here."""
+        return max(int(server.mailbox.since), now - self.terms.lag + 1, 0) < self.first_known
 
     def _view_at(self, slot: int) -> NetworkView | None:
         """Return the revision that was valid in a slot; None: it is not known any more."""

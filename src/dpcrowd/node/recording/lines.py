@@ -84,6 +84,7 @@ class Start(msgspec.Struct, frozen=True, tag="start", tag_field="kind", kw_only=
     expires    when the server's certificate expires
     following  number and first slot of the next revision, if there is one
     records    records of the last slots that were on disk
+    earlier    the texts of network.toml of the revisions before it that were known, oldest first
     """
 
     format: int
@@ -100,6 +101,7 @@ class Start(msgspec.Struct, frozen=True, tag="start", tag_field="kind", kw_only=
     following: tuple[int, int] | None = None
     account: AccountChange | None = None
     records: tuple[StoredRecord, ...] = ()
+    earlier: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, tag="step", tag_field="kind", kw_only=True, omit_defaults=True):

@@ -78,8 +78,10 @@ class Recorder:
         """Record the start of a run with this machine, which has handled nothing yet."""
         view, trust = machine.view, machine.trust
         text = self._text_of(view.revision)
-        if text is None:
-            self._end(f"the file of revision {view.revision} does not exist any more")
+        earlier = [] if machine.records is None else [self._text_of(one.revision) for one in machine.records.earlier]
+        texts = [one for one in earlier if one is not None]
+        if text is None or len(texts) < len(earlier):
+            self._end(f"the file of revision {view.revision}, or of one before it, does not exist any more")
             return
         self._put(
             lines.Start(
@@ -97,6 +99,7 @@ class Recorder:
                 following=machine.following,
                 account=self._change(machine.server.account),
                 records=() if machine.records is None else machine.records.contents(),
+                earlier=tuple(texts),
             )
         )
 

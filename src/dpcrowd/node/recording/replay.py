@@ -182,6 +182,7 @@ class _ReplayedRun:
             complete_until=start.complete_until,
             following=start.following,
             stored=start.records,
+            earlier=[self._revision(text, start.expires, where).view for text in start.earlier],
         )
 
     def _revision(self, text: str, expires: int, where: str) -> Revision:

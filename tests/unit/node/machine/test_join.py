@@ -119,20 +119,71 @@ def test_nobody_asks_when_a_network_begins() -> None:
     assert not any(isinstance(one, do.Send) and one.kind == "join" for node in network.nodes for one in node.told)
 
 
-def test_a_network_that_begins_late_has_nobody_to_ask() -> None:
-    """All nodes start long after the epoch: they ask each other, nobody answers, and all begin from nothing."""
-    network, first = make_network(FACTS), 15
-    for node in network.nodes:
-        node.give(on.Started(node.view.ends(first - 1) + 1))
-    for one in range(5):
-        for other in RING[one]:
-            node = network.nodes[one]
+def start_late(first: int, *, without: int | None = None) -> Network:
+    """All nodes start long after the epoch, but one, if it is named."""
+    network = make_network(FACTS)
+    there = [number for number in range(5) if number != without]
+    if without is not None:
+        network.down.add(without)
+    for number in there:
+        network.nodes[number].give(on.Started(network.nodes[number].view.ends(first - 1) + 1))
+    for number in there:
+        for other in RING[number] & set(there):
+            node = network.nodes[number]
             node.give(on.NeighbourUp(node.view.ends(first - 1) + 2, f"server-{other}"))
     network.deliver()
+    return network
+
+
+def requests_of(network: Network) -> list[int]:
+    """Slots after which anybody has asked."""
+    sent = [one for node in network.nodes for one in node.told if isinstance(one, do.Send) and one.kind == "join"]
+    return [body.slot for one in sent if (body := body_of(one.payload)).asks]
+
+
+def test_a_network_that_begins_late_has_nobody_to_ask() -> None:
+    """All nodes start long after the epoch: they soon know that nobody has a state, and all begin from nothing.
+
+    A state that somebody far away has would take as many slots as there are links to it.
+    """
+    first = 15
+    network = start_late(first)
     run(network, range(first, SLOTS))
     assert_one_estimate(network, first, SLOTS)
     assert not any(answers_of(node) for node in network.nodes)
     assert all(events(node).count("join-none") == 1 for node in network.nodes)
+    assert set(requests_of(network)) == set(range(first - 1, first + 4))
+
+
+def test_who_joins_a_network_that_has_begun_late_is_answered() -> None:
+    """While all servers asked each other, nobody answered, and a joiner was left with what it knew for long."""
+    first = 12
+    network = start_late(first, without=AWAY)
+    run(network, range(first, first + 9))
+    node = come_back(network, first + 8, fresh=True)
+    run(network, range(first + 9, first + 16))
+    assert node.machine.server.joined is not None
+    assert node.machine.server.joined.slot == first + 8
+    assert_one_estimate(network, first + 9, first + 16, moved=True)
+
+
+def test_a_state_travels_through_servers_that_ask_themselves() -> None:
+    """Four of five have lost everything: the farthest is two links away from the one that knows, and gets its state."""
+    network = make_network(FACTS)
+    run(network, range(14))
+    for number in (0, 1, 2, 3):
+        node = network.nodes[number]
+        node.disk = Disk()
+        node.published.clear()
+        node.restart(node.view.ends(13) + 1, vouched=True)
+    for number in range(5):
+        for other in RING[number]:
+            node = network.nodes[number]
+            node.give(on.NeighbourUp(node.view.ends(13) + 2, f"server-{other}"))
+    network.deliver()
+    run(network, range(14, 26))
+    assert all(network.nodes[number].machine.server.joined is not None for number in range(4))
+    assert_one_estimate(network, 19, 26)
 
 
 def test_whose_link_comes_up_inside_an_exchange_is_answered_after_it() -> None:
