@@ -140,6 +140,11 @@ def _show(running: Demo, seconds: float | None, as_json: bool) -> None:
         with Live(board, console=console(), auto_refresh=False) if live else nullcontext() as screen:
             for row in running.rows(seconds):
                 board.add(row)
+                for problem in row.problems:
+                    if screen is None:
+                        _report(problem)
+                    else:
+                        screen.console.print(f"dpcrowd demo: {problem}", style="yellow", markup=False)
                 if screen is not None:
                     screen.refresh()
                 else:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from dpcrowd.node.doctor import Finding
     from dpcrowd.node.recording.replay import Replayed
 
-__all__ = ["show_budget", "show_findings", "show_peers", "show_replay", "show_status"]
+__all__ = ["is_overdue", "show_budget", "show_findings", "show_peers", "show_replay", "show_status"]
+
+_USUAL_SLOTS = 3  # by which a record is late when nothing is wrong: its slot's exchange, and a restart
 
 
 def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
@@ -51,17 +53,18 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
     if as_json:
         click.echo(json.dumps({"ready": ready, "network": network, "budget": budget}, indent=2))
         return
-    neighbours = network["neighbours"]
-    connected = sum(one["connected"] for one in neighbours)
     rows = [
         ("server", f"{network['server']} of '{network['network']}', dpcrowd {network['version']}"),
         ("ready", "yes" if ready["ready"] else "no: " + " ".join(ready["problems"])),
         ("revision", f"{network['revision']}, digest {network['digest']}"),
         ("slot", f"{network['slot']}, of {network['slot_seconds']:g} s since {network['epoch']}"),
-        ("neighbours", f"{connected} of {len(neighbours)} connected"),
+        *_scheme(network, budget),
+        ("neighbours", _neighbours(network["neighbours"])),
         ("budget", _budget_line(budget)),
+        *_joined(network),
+        *_sent(network.get("messages_sent", {})),
     ]
-    rows += _servers(network.get("servers", []))
+    rows += _servers(network)
     rows += [("soon" if "certificate" in text else "warning", text) for text in ready.get("warnings", [])]
     if network.get("next_revision") is not None:
         revision = f"revision {network['next_revision']} from slot {network['next_revision_slot']}"
@@ -69,18 +72,70 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
     _print_rows(rows)
 
 
-def _servers(servers: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+def _scheme(network: dict[str, Any], budget: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a line on the scheme, with the numbers that were computed where network.toml does not state them."""
+    name, reach = network.get("scheme", ""), network.get("reach")
+    if not name or reach is None:
+        return [("scheme", name)] if name else []
+    links = "to every server" if reach == "all" else "1 link" if reach == 1 else f"{reach} links"
+    samples = f"{network['samples']} sample{'' if network['samples'] == 1 else 's'} per {budget['length']} slots"
+    return [("scheme", f"{name}: {samples}; records travel {links}, and may be {network['lag']} slots late")]
+
+
+def _neighbours(neighbours: Sequence[dict[str, Any]]) -> str:
+    """Return how many neighbours are connected, and the others by name."""
+    away = [
+        one["name"] + (" never heard" if one["last_slot"] is None else f" silent since slot {one['last_slot']}")
+        for one in neighbours
+        if not one["connected"]
+    ]
+    count = f"{len(neighbours) - len(away)} of {len(neighbours)} connected"
+    return f"{count}: {', '.join(away)}" if away else count
+
+
+def _joined(network: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a line that says whose word the estimate is, if it began with the state of neighbours."""
+    names, slot = network.get("joined_from", []), network.get("joined_slot")
+    if not names or slot is None:
+        return []
+    return [("joined", f"the estimates from slot {slot + 1} on begin with the word of {' and '.join(names)}")]
+
+
+def _sent(sent: dict[str, int]) -> list[tuple[str, str]]:
+    """Return a line on the messages that were sent, by kind."""
+    plural = {
+        "data": "with a sample",
+        "heartbeat": "heartbeats",
+        "forward": "with records of others",
+        "join": "to join",
+    }
+    parts = [f"{number:,} {plural.get(kind, kind)}" for kind, number in sent.items() if number]
+    return [("messages", f"{', '.join(parts)} since the start")] if parts else []
+
+
+def _servers(network: dict[str, Any]) -> list[tuple[str, str]]:
     """Return lines on other servers with which something is wrong, as their records show it."""
     rows = []
-    for one in servers:
+    for one in network.get("servers", []):
         if one["missing"]:
             rows.append(("missing", f"{one['name']}: its record of slot {one['overdue']} has not come"))
+        elif is_overdue(one["overdue"], network["slot"]):
+            late = f"it counts if it is at most {network['lag']} slots late"
+            rows.append(("overdue", f"{one['name']}: its record of slot {one['overdue']} has not come yet; {late}"))
         if one["suspected_since"] is not None:
             text = "its records count less, since they disagree with those of others"
             rows.append(("suspected", f"{one['name']}: from slot {one['suspected_since']} on {text}"))
         if one["equivocation"] is not None:
             rows.append(("two records", f"{one['name']}: signed two different ones for slot {one['equivocation']}"))
     return rows
+
+
+def is_overdue(slot: int | None, now: int) -> bool:
+    """Whether a record that is due since a slot is worth a word; None: nothing is due.
+
+    now  the slot that is open: the one before it may still be in exchange
+    """
+    return slot is not None and now - slot > _USUAL_SLOTS
 
 
 def show_budget(view: dict[str, Any], *, as_json: bool) -> None:

@@ -150,14 +150,18 @@ def plan(
             epsilons=None if epsilons is None else _numbers("--epsilons", epsilons),
             **settings,
         )
-    if as_json:
-        click.echo(json.dumps(result.summary()))
-    else:
-        _print_plan(result)
-    if toml_file is not None:
-        write_plan(result, toml_file)
-    if plot_file is not None:
-        plot_plan(result, plot_file)
+    # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
+    # be written does not cost the result.
+    try:
+        if toml_file is not None:
+            write_plan(result, toml_file)
+        if plot_file is not None:
+            plot_plan(result, plot_file)
+    finally:
+        if as_json:
+            click.echo(json.dumps(result.summary()))
+        else:
+            _print_plan(result)
 
 
 def _levels(text: str) -> dict[str, float] | list[float]:

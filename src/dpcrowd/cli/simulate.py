@@ -166,15 +166,19 @@ def simulate(
             progress=progress,
             **settings,
         )
-    if as_json:
-        noise = None if result.observation_noise is None else asdict(result.observation_noise)
-        click.echo(json.dumps({"results": result.summary(), "observation_noise": noise}))
-    else:
-        _print_table(result)
-    if plot_file is not None:
-        plot_errors(result, plot_file)
-    if out_file is not None:
-        result.write(out_file)
+    # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
+    # be written does not cost the result.
+    try:
+        if plot_file is not None:
+            plot_errors(result, plot_file)
+        if out_file is not None:
+            result.write(out_file)
+    finally:
+        if as_json:
+            noise = None if result.observation_noise is None else asdict(result.observation_noise)
+            click.echo(json.dumps({"results": result.summary(), "observation_noise": noise}))
+        else:
+            _print_table(result)
 
 
 def _print_table(result: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from dpcrowd.cli.console import plain
+from dpcrowd.cli.node_show import is_overdue
 from dpcrowd.cli.watch_nodes import NodeState, Release
 
 __all__ = ["WatchBoard", "as_json_line", "sparkline"]
@@ -169,22 +170,33 @@ def _gauge(used: float, limit: float) -> str:
 
 
 def _neighbours(state: NodeState) -> tuple[str, bool]:
-    """Return how many neighbours are connected, the others by name, and servers whose records are a problem."""
+    """Return how many neighbours are connected, servers with a problem by name, and whose word the estimate is."""
     network = state.network
     assert network is not None
-    connected = sum(one.connected for one in network.neighbours)
-    problems = [
-        plain(one.name) + (" never heard" if one.last_slot is None else f" silent since slot {one.last_slot}")
-        for one in network.neighbours
-        if not one.connected
-    ]
+    problems: dict[str, list[str]] = {
+        one.name: []  # broken servers first, since the end of a long line is cut
+        for one in network.servers
+        if one.suspected_since is not None or one.equivocation is not None
+    }
+    for near in network.neighbours:
+        if not near.connected:
+            silent = "never heard" if near.last_slot is None else f"silent since slot {near.last_slot}"
+            problems.setdefault(near.name, []).append(silent)
     for one in network.servers:
-        name = plain(one.name)
-        problems += [f"{name} missing"] if one.missing else []
-        problems += [f"{name} suspected"] if one.suspected_since is not None else []
-        problems += [f"{name} signed two records"] if one.equivocation is not None else []
-    count = f"{connected} of {len(network.neighbours)}"
-    return (f"{count}: {', '.join(problems)}", False) if problems else (count, True)
+        texts = ["signed two records"] if one.equivocation is not None else []
+        texts += ["suspected"] if one.suspected_since is not None else []
+        if one.missing:
+            texts += ["missing"]
+        elif one.name not in problems and is_overdue(one.overdue, network.slot):
+            texts += [f"overdue since slot {one.overdue}"]
+        if texts:
+            problems.setdefault(one.name, []).extend(texts)
+    text = f"{sum(one.connected for one in network.neighbours)} of {len(network.neighbours)}"
+    if problems:
+        text += ": " + "; ".join(f"{plain(name)} {', '.join(texts)}" for name, texts in problems.items())
+    if network.joined_from:
+        text += f"; joined by the word of {plain(', '.join(network.joined_from))} in slot {network.joined_slot}"
+    return text, not problems
 
 
 # --------------------------------------------------------------------------------------------------------- the regions

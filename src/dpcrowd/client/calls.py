@@ -85,7 +85,7 @@ class Settings:
             "timeout": httpx.Timeout(timeout),
             "trust_env": False,
             "proxy": proxy,
-            "verify": True if ca is None else ca if isinstance(ca, ssl.SSLContext) else _authority(ca),
+            "verify": _verification(address, ca, proxy),
         }
         return cls(address, options, Patience(retries, patience, random.random))
 
@@ -186,6 +186,17 @@ def _address(httpx: Any, url: str) -> str:
             "http://127.0.0.1:8080."
         )
     return str(address).rstrip("/")
+
+
+def _verification(address: str, ca: Authority | None, proxy: str | None) -> ssl.SSLContext | bool:
+    """Return how certificates are checked; True: against all authorities of the system.
+
+    Reading these takes a tenth of a second, which plain HTTP does not need. Its context knows no authority, so that it
+    would trust nobody.
+    """
+    if ca is not None:
+        return ca if isinstance(ca, ssl.SSLContext) else _authority(ca)
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http:") and proxy is None else True
 
 
 def _authority(path: str | os.PathLike[str]) -> ssl.SSLContext:

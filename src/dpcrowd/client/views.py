@@ -93,7 +93,9 @@ class Network(Struct, frozen=True, kw_only=True):
 
     grace_seconds  for how long after the end of a slot its check-ins are accepted; None if the node runs version 0.1.0
     servers        all servers, this one included, where the scheme passes records on; empty otherwise
-    messages_sent  number of messages to neighbours since the start: data, heartbeat, forward
+    samples        of every server per window or horizon; `reach`: links that a record travels; `lag`: slots by which it
+                   may be late. None where the scheme does not pass records on
+    messages_sent  number of messages to neighbours since the start: data, heartbeat, forward, join
     joined_from    neighbours whose word the estimate began with, of slot `joined_slot`; empty: none
     """
 
@@ -115,6 +117,8 @@ class Network(Struct, frozen=True, kw_only=True):
     refused_checkins: list[RefusedCheckins] = []
     scheme: str = ""
     lag: int | None = None
+    samples: int | None = None
+    reach: int | Literal["all"] | None = None
     servers: list[NetworkServer] = []
     messages_sent: dict[str, int] = {}
     joined_from: list[str] = []

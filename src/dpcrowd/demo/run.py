@@ -40,15 +40,22 @@ _SECONDS_TO_START = 60.0
 _MOST_SERVERS = 50
 _MOST_PEOPLE = 1_000_000
 _POLL = 0.05
+_MOST_FAILED_SLOTS = 5  # in a row, of one server: then the demo ends with the reason
 
 
 @dataclass(frozen=True)
 class FedSlot:
-    """A slot whose check-ins were sent; truth is None if some came too late, `seconds` is how long sending took."""
+    """A slot whose check-ins were sent.
+
+    truth     None if some check-ins came too late, or were not taken
+    seconds   how long sending took
+    problems  why servers did not take their check-ins, one sentence per server
+    """
 
     slot: int
     truth: int | None
     seconds: float
+    problems: tuple[str, ...] = ()
 
 
 def checkins_of(
@@ -61,6 +68,9 @@ def checkins_of(
 
 class Feeder:
     """A thread that sends the check-ins; `next_slot` returns each slot once it has been sent, and raises its errors.
+
+    A server that does not take its check-ins in some slots is named with the slot, and feeding goes on; if it takes
+    none in several slots in a row, its reason is the feeder's error.
 
     note  gets each slot with its people, and whether all of their check-ins were in time
     """
@@ -105,18 +115,23 @@ class Feeder:
 
     def _feed(self, pool: ThreadPoolExecutor) -> Iterator[FedSlot]:
         clock, numbers = self._clock, range(len(self._clients))
-        following = max(clock.slot_of(time.time_ns()) + 1, 0)
+        following, failed_slots = max(clock.slot_of(time.time_ns()) + 1, 0), [0] * len(self._clients)
         for present in self._source.slots():
             rows = [checkins_of(present, number, self._server_of, self._source.regions) for number in numbers]
             slot = max(following, clock.slot_of(time.time_ns()) + 1)
             if not self._wait_until(clock.opens(slot) + _AFTER_OPENING_NS):
                 return
             start = time.monotonic()
-            list(pool.map(lambda client, columns: client.send(*columns), self._clients, rows))
-            in_time = time.time_ns() < clock.closes(slot)
+            failures = list(pool.map(_send, self._clients, rows))
+            for number, failure in enumerate(failures):
+                failed_slots[number] = 0 if failure is None else failed_slots[number] + 1
+                if failure is not None and failed_slots[number] == _MOST_FAILED_SLOTS:
+                    raise failure
+            problems = tuple(f"slot {slot}: {failure}" for failure in failures if failure is not None)
+            in_time = not problems and time.time_ns() < clock.closes(slot)
             yield from (FedSlot(skipped, None, 0.0) for skipped in range(following, slot))
             self._note(slot, present, in_time)
-            yield FedSlot(slot, present.total if in_time else None, time.monotonic() - start)
+            yield FedSlot(slot, present.total if in_time else None, time.monotonic() - start, problems)
             following = slot + 1
 
     def _wait_until(self, at_ns: int) -> bool:
@@ -125,6 +140,15 @@ class Feeder:
             if self._stop.wait(min(remaining / SECOND, 0.5)):
                 return False
         return not self._stop.is_set()
+
+
+def _send(client: NodeClient, columns: tuple[list[int], list[str]]) -> ApiFailed | None:
+    """Send the check-ins of one server in one slot; return why it did not take them."""
+    try:
+        client.send(*columns)
+    except ApiFailed as failure:
+        return failure
+    return None
 
 
 @dataclass(frozen=True)
@@ -139,11 +163,16 @@ class ServerRow:
 
 @dataclass(frozen=True)
 class SlotRow:
-    """One slot; the truth, which only the demo knows, is None if feeding took longer than the slot."""
+    """One slot.
+
+    truth     which only the demo knows; None if some check-ins came too late, or were not taken
+    problems  why servers did not take their check-ins, one sentence per server
+    """
 
     slot: int
     truth: int | None
     servers: tuple[ServerRow, ...]
+    problems: tuple[str, ...] = ()
 
 
 def make_source(people: int, data: str | None, length: str | None, seed: int) -> Source:
@@ -221,7 +250,7 @@ class Demo:
             raise
         if end is not None and time.monotonic() >= end and any(one.total.estimate is None for one in servers):
             return None
-        return SlotRow(fed.slot, fed.truth, servers)
+        return SlotRow(fed.slot, fed.truth, servers, fed.problems)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ Schedule, shares, delays and Q say which records a server has when:
 The schedule repeats after w slots, so one pass that starts without information leads to the steady state, and the
 average is taken over a second pass. More samples are fresher but noisier, so some number n has the least error. Around
 it the error hardly changes, so `best_samples` returns the fewest samples within 2% of it: fewer records have to be
-sent, and real series, which change less than Q most of the time, need fewer.
+sent, and real series, which change less than Q most of the time, need fewer. `best_reach` chooses in the same way how
+far records travel: the fewest hops within 2% of the error of records that reach every server, each with its best n.
 
 With an expected course, Q is its mean over the season, and the recursion starts from what the course tells.
 
@@ -21,9 +22,10 @@ something is wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,14 +38,20 @@ from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import samples_due
 from dpcrowd.schemes.base import Form
 
+if TYPE_CHECKING:
+    from dpcrowd.schemes.relay import Hops
+
 __all__ = [
     "PublicFacts",
+    "ReachChoice",
     "arrived_sums",
     "best_choice",
+    "best_reach",
     "best_samples",
     "good_enough",
     "predicted_deviation",
     "predicted_error",
+    "reach_choices",
     "record_noise",
     "record_weights",
 ]
@@ -261,3 +269,48 @@ def best_choice(facts: PublicFacts) -> tuple[int, float]:
 
 def _between(low: int, high: int) -> set[int]:
     return {low + (high - low) * part // 3 for part in (1, 2)}
+
+
+@dataclass(frozen=True)
+class ReachChoice:
+    """A reach with its best number of samples, and the error that is predicted for both.
+
+    enough  the error with which fewer hops would be preferred
+    """
+
+    reach: Hops
+    samples: int
+    error: float
+    enough: float = 0.0
+
+
+def reach_choices(facts_of: Callable[[Hops], PublicFacts], samples: int | None = None) -> Iterator[ReachChoice]:
+    """Yield the choices of a reach: "all" first, then 1, 2, 3, 4, 6, 9, ... until records reach every server anyway.
+
+    facts_of  gives the public facts for a reach
+    samples   the number of samples; None: the best one of each reach
+    """
+
+    def choice(reach: Hops, facts: PublicFacts) -> ReachChoice:
+        if samples is not None:
+            number, error = samples, float(predicted_error(facts, [samples])[0])
+        else:
+            number, error = best_choice(facts)
+        return ReachChoice(reach, number, error, good_enough(facts, error))
+
+    everything = facts_of("all")
+    yield choice("all", everything)
+    hops = 1
+    while True:
+        facts = facts_of(hops)
+        if np.array_equal(facts.delays, everything.delays):
+            return
+        yield choice(hops, facts)
+        hops = max(hops + 1, hops * 3 // 2)
+
+
+def best_reach(choices: Iterator[ReachChoice]) -> ReachChoice:
+    """Return the choice with the fewest hops whose error is within 2% of that of records that reach every server."""
+    everything = next(choices)
+    enough = everything.enough
+    return next((choice for choice in choices if choice.error <= enough), everything)

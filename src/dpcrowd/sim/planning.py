@@ -6,6 +6,7 @@ complete file. `dpcrowd plan` asks the same functions, so what it recommends is 
 
     samples  the fewest within 2% of the least predicted error (`prediction.best_samples`)
     reach    the fewest hops within 2% of the predicted error of records that reach every server, each with its best n
+             (`prediction.best_reach`)
 
 Every run of a simulation has its own graph and shares; those of the first run stand for all runs, so that a result does
 not depend on which runs share a batch.
@@ -13,7 +14,7 @@ not depend on which runs share a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -23,7 +24,7 @@ from dpcrowd.arrays import Floats, Ints
 from dpcrowd.network.arrivals import NEVER, arrival_rounds
 from dpcrowd.network.graph import Graph
 from dpcrowd.privacy import Guarantee
-from dpcrowd.schemes.prediction import PublicFacts, best_choice, best_samples, good_enough, predicted_error
+from dpcrowd.schemes.prediction import PublicFacts, best_reach, best_samples, reach_choices
 from dpcrowd.schemes.relay import Hops, Relay, schedule_offsets
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.data.checkins import CheckIns
@@ -33,12 +34,9 @@ from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.topology import Networks
 
 __all__ = [
-    "ReachChoice",
-    "best_reach",
     "planned_reach",
     "planned_samples",
     "public_facts",
-    "reach_choices",
     "relay_phases",
     "with_reach",
 ]
@@ -59,55 +57,10 @@ def planned_samples(config: SimulationConfig, scheme: Relay, guarantee: Guarante
     return _answer(_Question(config, scheme, guarantee, _key(config, scheme, guarantee)))
 
 
-@dataclass(frozen=True)
-class ReachChoice:
-    """A reach with its best number of samples, and the error that is predicted for both.
-
-    enough  the error with which fewer hops would be preferred
-    """
-
-    reach: Hops
-    samples: int
-    error: float
-    enough: float = 0.0
-
-
 def with_reach(scheme: Relay, reach: Hops) -> Relay:
     """Return the same relay with another reach."""
     hops: Hops = "all" if scheme.rounds is None else scheme.rounds
     return Relay(scheme.samples, scheme.interval, reach, hops, scheme.lag, scheme.guard)
-
-
-def reach_choices(facts_of: Callable[[Hops], PublicFacts], samples: int | None = None) -> Iterator[ReachChoice]:
-    """Yield the choices of a reach: "all" first, then 1, 2, 3, 4, 6, 9, ... until records reach every server anyway.
-
-    facts_of  gives the public facts for a reach
-    samples   the number of samples; None: the best one of each reach
-    """
-
-    def choice(reach: Hops, facts: PublicFacts) -> ReachChoice:
-        if samples is not None:
-            number, error = samples, float(predicted_error(facts, [samples])[0])
-        else:
-            number, error = best_choice(facts)
-        return ReachChoice(reach, number, error, good_enough(facts, error))
-
-    everything = facts_of("all")
-    yield choice("all", everything)
-    hops = 1
-    while True:
-        facts = facts_of(hops)
-        if np.array_equal(facts.delays, everything.delays):
-            return
-        yield choice(hops, facts)
-        hops = max(hops + 1, hops * 3 // 2)
-
-
-def best_reach(choices: Iterator[ReachChoice]) -> ReachChoice:
-    """Return the choice with the fewest hops whose error is within 2% of that of records that reach every server."""
-    everything = next(choices)
-    enough = everything.enough
-    return next((choice for choice in choices if choice.error <= enough), everything)
 
 
 def planned_reach(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> Hops:

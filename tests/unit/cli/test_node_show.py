@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from dpcrowd.cli.node_show import show_status
-from dpcrowd.node.api.views import NetworkStatus, ServerStatus
+from dpcrowd.node.api.views import NeighbourStatus, NetworkStatus, ServerStatus
 
 BUDGET = {"kind": "window", "length": 10, "epsilon": 1.0, "spent": 0.25, "remaining": 0.75}
 
 
-def printed(servers: list[ServerStatus], capsys: pytest.CaptureFixture[str]) -> list[str]:
+def printed(servers: list[ServerStatus], capsys: pytest.CaptureFixture[str], **more: Any) -> list[str]:
     status = NetworkStatus(
         network="n", server="a", version="0", revision=1, digest="00", epoch="2026-01-01T00:00:00Z", slot_seconds=60.0,
-        grace_seconds=5.0, slot=100, regions=["north"], neighbours=[], servers=servers,
+        grace_seconds=5.0, slot=100, regions=["north"], neighbours=more.pop("neighbours", []), servers=servers, **more,
     )  # fmt: skip
     network: dict[str, Any] = msgspec.to_builtins(status)
     show_status({"ready": True, "problems": []}, network, BUDGET, as_json=False)
@@ -30,14 +30,40 @@ def test_only_servers_with_which_something_is_wrong_are_named(capsys: pytest.Cap
         ServerStatus(name="c", overdue=71, missing=True),
         ServerStatus(name="d", overdue=99),
         ServerStatus(name="e", suspected_since=80, equivocation=95),
+        ServerStatus(name="f", overdue=96),
     ]
-    lines = printed(wrong, capsys)
-    assert [line for line in lines if line.split()[0] in ("missing", "suspected", "two")] == [
+    lines = printed(wrong, capsys, lag=16)
+    assert [line for line in lines if line.split()[0] in ("missing", "overdue", "suspected", "two")] == [
         "missing     c: its record of slot 71 has not come",
         "suspected   e: from slot 80 on its records count less, since they disagree with those of others",
         "two records e: signed two different ones for slot 95",
+        "overdue     f: its record of slot 96 has not come yet; it counts if it is at most 16 slots late",
     ]
     assert not [line for line in lines if " b:" in line or " d:" in line]
+
+
+def test_what_runs_who_is_away_whose_word_it_is_and_what_was_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers that network.toml leaves open, and whose word an estimate is, are shown nowhere else in a terminal."""
+    neighbours = [
+        NeighbourStatus(name="b", connected=True, last_slot=99),
+        NeighbourStatus(name="c", connected=False, last_slot=90),
+        NeighbourStatus(name="d", connected=False),
+    ]
+    sent = {"data": 3, "heartbeat": 1200, "forward": 4, "join": 0}
+    relay: dict[str, Any] = {"scheme": "relay", "samples": 4, "reach": 2, "lag": 16, "messages_sent": sent}
+    lines = printed([], capsys, neighbours=neighbours, joined_from=["b", "c"], joined_slot=80, **relay)
+    assert lines[4:] == [
+        "scheme      relay: 4 samples per 10 slots; records travel 2 links, and may be 16 slots late",
+        "neighbours  1 of 3 connected: c silent since slot 90, d never heard",
+        "budget      ε=0.25 of 1 in the last 10 slots, 0.75 left",
+        "joined      the estimates from slot 81 on begin with the word of b and c",
+        "messages    3 with a sample, 1,200 heartbeats, 4 with records of others since the start",
+    ]
+    assert "scheme      dpcrowd-w" in printed([], capsys, scheme="dpcrowd-w")
+    assert (
+        "scheme      relay: 1 sample per 10 slots; records travel to every server, and may be 5 slots late"
+        in printed([], capsys, scheme="relay", samples=1, reach="all", lag=5)
+    )
 
 
 def test_names_of_servers_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

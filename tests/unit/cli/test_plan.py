@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tomllib
@@ -26,6 +27,19 @@ def test_the_tables_say_what_to_choose(capsys: pytest.CaptureFixture[str], tmp_p
     for words in ("other budgets:", "other reaches:", "B per day", "promise: Pure 24-event", "cannot be told from 0"):
         assert words in out
     assert tomllib.loads(toml.read_text(encoding="utf-8"))["network"]["slot"] == "15m"
+
+
+def test_files_are_written_before_the_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`dpcrowd plan … --toml FILE | head` ended with the pipe, and there was no file."""
+
+    def closed_pipe(_result: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("dpcrowd.cli.plan._print_plan", closed_pipe)
+    toml = tmp_path / "plan.toml"
+    with contextlib.suppress(BrokenPipeError):
+        main([*SMALL, "--toml", str(toml)])
+    assert toml.exists()
 
 
 def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,11 +107,30 @@ def test_neighbours_and_servers_with_a_problem_are_named() -> None:
     network = state_of("a").network
     assert network is not None
     neighbours = [Neighbour(name="left", connected=True), Neighbour(name="right", connected=False, last_slot=48)]
-    servers = [NetworkServer(name="far", missing=True), NetworkServer(name="odd", suspected_since=3)]
+    servers = [
+        NetworkServer(name="far", missing=True, overdue=31),
+        NetworkServer(name="late", overdue=55),
+        NetworkServer(name="usual", overdue=58),
+        NetworkServer(name="odd", suspected_since=3, equivocation=50),
+        NetworkServer(name="right", missing=True, overdue=40),
+    ]
     changed = {name: getattr(network, name) for name in network.__struct_fields__}
     changed |= {"neighbours": neighbours, "servers": servers}
-    text = "\n".join(lines_of([state_of("a", network=Network(**changed))], width=120))
-    assert "1 of 2: right silent since slot 48, far missing, odd suspected" in text
+    text = "\n".join(lines_of([state_of("a", network=Network(**changed))], width=200))
+    broken = "odd signed two records, suspected"
+    away = "right silent since slot 48, missing; far missing; late overdue since slot 55"
+    assert f"1 of 2: {broken}; {away}" in text, "the end of a long line is cut"
+    assert "usual" not in text, "every record is late for a moment"
+
+
+def test_whose_word_the_estimate_is() -> None:
+    """Who reads an estimate should know that it began with what others claim."""
+    network = state_of("a").network
+    assert network is not None
+    changed = {name: getattr(network, name) for name in network.__struct_fields__}
+    changed |= {"joined_from": ["left", "right"], "joined_slot": 17}
+    lines = lines_of([state_of("a", network=Network(**changed))], width=120)
+    assert any(line.endswith("2 of 2; joined by the word of left, right in slot 17") for line in lines)
 
 
 def test_a_server_that_is_not_ready_says_why() -> None:

@@ -479,3 +479,13 @@ def test_an_end_before_the_beginning_is_refused(first: Any, last: Any) -> None:
     error = failing(lambda client: client.estimates(first, last), FakeService(slots=[1, 2]), READ)
     assert isinstance(error, BadInput)
     assert len(use(FakeService(slots=[1, 2]), READ, lambda client: client.estimates(last, last))) == 3
+
+
+def test_plain_http_reads_no_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All certificates of the system would be read for a link that has none: a tenth of a second for every client."""
+    read: list[object] = []
+    monkeypatch.setattr("ssl.SSLContext.load_verify_locations", lambda *_, **given: read.append(given))
+    dpcrowd.Client("http://127.0.0.1:8080").close()
+    assert not read
+    dpcrowd.Client("https://127.0.0.1:8080").close()
+    assert read, "HTTPS without an authority of its own trusts those of the system"

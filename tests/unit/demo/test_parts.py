@@ -134,8 +134,19 @@ def test_a_slot_that_was_fed_too_slowly_has_no_truth() -> None:
     assert [one.slot for one in fed] == list(range(1, len(fed) + 1)), "missed slots are told as well"
 
 
-def test_a_failure_of_the_feeder_is_not_silent() -> None:
-    """It happens in a thread; without this the demo would wait for ever."""
+@pytest.mark.slow
+def test_a_server_that_does_not_take_a_slot_is_named_and_feeding_goes_on() -> None:
+    """One answer 503 of a busy machine ended the crowd, and with it every truth on the page."""
+    fed, _ = fed_by(FakeNode(fails=True))
+    assert all(one.truth is None for one in fed), "what was not taken is not counted"
+    failed = [one for one in fed if one.problems]
+    assert [one.problems for one in failed] == [(f"slot {one.slot}: no.",) * 2 for one in failed]
+    assert len(failed) == 2
+
+
+def test_a_failure_of_the_feeder_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It happens in a thread; without this the demo would wait for ever for a server that never takes anything."""
+    monkeypatch.setattr("dpcrowd.demo.run._MOST_FAILED_SLOTS", 1)
     with pytest.raises(ApiFailed, match="no"):
         fed_by(FakeNode(fails=True))
 
@@ -326,6 +337,9 @@ def test_a_demo_that_ends_before_its_first_slot_says_so(tmp_path: Path, capsys: 
     assert out == ""
     assert "no slot ended within 4 s: the first one takes about" in err
     assert 4 < demo.seconds_to_first_release() < 60
+    demo.rows = lambda seconds: iter([SlotRow(1, None, ROW.servers, ("slot 1: server-2: busy.",))])  # type: ignore[method-assign]
+    show_demo(demo, 4.0, True)
+    assert "dpcrowd demo: slot 1: server-2: busy." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

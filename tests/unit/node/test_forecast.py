@@ -130,7 +130,12 @@ def test_the_doctor_tells_of_it(net: Path) -> None:
     """Whoever asks before the start has to be told, with what to write; and of a budget that lasts that it does."""
     (good,) = of(look(net), "schedule")
     assert (good.outcome, good.fix) == ("passed", "")
-    assert good.text == "34 of any 100 slots are sampled, each time with an equal part of ε."
+    assert good.text.startswith("34 of any 100 slots are sampled, each time with an equal part of ε; records travel to")
+    with_scheme(net, 'name = "relay"\n')
+    (good,) = of(look(net), "schedule")
+    assert good.text.endswith(
+        "records travel to every server (network.toml leaves samples and reach open: computed from it)."
+    )
     with_scheme(net, 'name = "dpcrowd-w"\nsampling = "fixed"\ninterval = 1\n')
     (good,) = of(look(net), "schedule")
     assert good.text.startswith("every slot is sampled")

@@ -205,6 +205,20 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
         int | None,
         Meta(description="By how many slots a record may be late; null: the scheme does not pass records on."),
     ] = None
+    samples: Annotated[
+        int | None,
+        Meta(
+            description="Samples of every server per window or horizon, as network.toml says or as computed from it; "
+            "null: the scheme does not pass records on."
+        ),
+    ] = None
+    reach: Annotated[
+        int | Literal["all"] | None,
+        Meta(
+            description="How many links a record travels, as network.toml says or as computed from it; null: the "
+            "scheme does not pass records on."
+        ),
+    ] = None
     servers: Annotated[
         list[ServerStatus],
         Meta(

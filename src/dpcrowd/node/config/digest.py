@@ -43,7 +43,9 @@ def canonical(network: NetworkConfig) -> bytes:
             del plain["scheme"][name]  # not known to earlier versions
     if network.relay is not None:
         # Whoever computes another number, on another machine say, must not take part with another price.
-        plain["scheme"]["samples"] = network.relay.samples_per(network.guarantee().length)
+        hops = network.relay.max_hops
+        computed = {"samples": network.relay.samples_per(network.guarantee().length), "reach": hops}
+        plain["scheme"] |= {name: value for name, value in computed.items() if value is not None}
     scheme = plain["scheme"]
     if network.fitted is None:
         del scheme["model"]

@@ -39,9 +39,9 @@ from dpcrowd.node.slots import SlotClock
 from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.base import Peers, Scheme, Setting
-from dpcrowd.schemes.prediction import PublicFacts, best_samples
+from dpcrowd.schemes.prediction import PublicFacts, best_reach, best_samples, reach_choices
 from dpcrowd.schemes.registry import SCHEMES, make_scheme, staggered_interval
-from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay, schedule_offsets
+from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Hops, Relay, schedule_offsets
 
 __all__ = ["NetworkConfig"]
 
@@ -54,7 +54,7 @@ LARGEST_MEMORY = 10_000_000
 """Regions times remembered values, of the controllers and of the grouping."""
 WEAK_EPSILON = 10
 PREDICTED = 36
-"""Servers whose accuracy is predicted, if the file does not give the number of samples."""
+"""Servers whose accuracy is predicted, if the file does not give the number of samples, or the reach."""
 
 Servers = Annotated[
     tuple[ServerSection, ...],
@@ -186,25 +186,31 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def relay(self) -> Relay | None:
-        """The scheme with a number of samples, if servers pass records on; None: it is another one.
+        """The scheme with a number of samples and a reach, if servers pass records on; None: it is another one.
 
-        A number that the file does not say is computed from what it says: every server finds the same.
+        What the file does not say is computed from what it says, as `dpcrowd plan` recommends it: every server finds
+        the same.
         """
         if self.method.name != Relay.name:
             return None
-        options = self._options()
-        scheme = make_scheme(Relay.name, **options)
+        scheme, reach = make_scheme(Relay.name, **self._options()), self.method.reach
         assert isinstance(scheme, Relay)
-        if scheme.samples is not None or scheme.interval is not None:
+        is_open = scheme.samples is None and scheme.interval is None
+        if not is_open and reach is not None:
             return scheme
-        return Relay(
-            best_samples(self._public_facts(scheme)), None, options["reach"] or "all", 1, scheme.lag, scheme.guard
-        )
+        samples = None if is_open else scheme.samples_per(self.guarantee().length)
+        if reach is None:
+            choice = best_reach(reach_choices(self._public_facts, samples))
+            reach, samples = choice.reach, choice.samples
+        elif samples is None:
+            samples = best_samples(self._public_facts(reach))
+        return Relay(samples, None, reach, 1, scheme.lag, scheme.guard)
 
-    def _public_facts(self, scheme: Relay) -> PublicFacts:
+    def _public_facts(self, reach: Hops) -> PublicFacts:
         """Return the facts from which the accuracy follows; records arrive in their own slot, if they arrive at all."""
         # Servers that get the same records have the same accuracy: one of them stands for all.
-        delays = np.unique(np.where(self.timed.hops(scheme.max_hops) < 0, NEVER, 0), axis=0)
+        hops = self.timed.hops(None if reach == "all" else reach)
+        delays = np.unique(np.where(hops < 0, NEVER, 0), axis=0)
         if len(delays) > PREDICTED:
             delays = delays[np.linspace(0, len(delays) - 1, PREDICTED).astype(np.int64)]
         return PublicFacts(

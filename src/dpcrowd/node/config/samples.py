@@ -37,7 +37,7 @@ _ADAPTIVE = (
 )
 _RECORDS = {
     "samples": ("10", "relay: per window or horizon, each with an equal part of epsilon; see `dpcrowd plan`"),
-    "reach": ('"all"', "relay: how many links a record travels"),
+    "reach": ('"all"', "relay: how many links a record travels; see `dpcrowd plan`"),
     "lag": ("16", "relay: how many slots a record may be late"),
     "guard": ("true", "relay: whether records that are far off count less"),
     "turnover": ("1.0", "relay: part of a server's users who are replaced per slot, if they are pinned"),

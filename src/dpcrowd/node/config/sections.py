@@ -221,7 +221,10 @@ class SchemeSection(Section, frozen=True, kw_only=True):
     ] = None
     reach: Annotated[
         int | Literal["all"] | None,
-        about('How many links a record travels (`relay`); default: "all".', f'{_WHOLE}, or "all"'),
+        about(
+            'How many links a record travels (`relay`); default: the fewest with nearly the predicted error of "all".',
+            f'{_WHOLE}, or "all"',
+        ),
     ] = None
     lag: Annotated[
         int | None,

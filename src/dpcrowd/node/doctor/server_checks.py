@@ -86,8 +86,19 @@ def check_schedule(node: NodeConfig, network: NetworkConfig) -> Finding:
     if network.relay is not None:
         guarantee = network.guarantee()
         samples, which = network.relay.samples_per(guarantee.length), "any" if guarantee.kind == "window" else "the"
+        hops, method = network.relay.max_hops, network.method
+        distance = "to every server" if hops is None else "1 link" if hops == 1 else f"{hops} links"
+        open_settings = [
+            *(["samples"] if method.samples is None and method.interval is None else []),
+            *(["reach"] if method.reach is None else []),
+        ]
+        computed = (
+            f" (network.toml leaves {' and '.join(open_settings)} open: computed from it)" if open_settings else ""
+        )
         return passed(
-            "schedule", f"{samples} of {which} {guarantee.length} slots are sampled, each time with an equal part of ε."
+            "schedule",
+            f"{samples} of {which} {guarantee.length} slots are sampled, each time with an equal part of ε; records "
+            f"travel {distance}{computed}.",
         )
     if interval is None:
         return passed(

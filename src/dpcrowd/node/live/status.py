@@ -154,6 +154,8 @@ def network_status(
         refused_checkins=[SlotRefusals(slot=at, reasons=sorted(why)) for at, why in sorted(checkins.items())],
         scheme=network.method.name,
         lag=None if records is None else records.terms.lag,
+        samples=None if records is None else records.terms.samples,
+        reach=None if records is None else records.terms.reach or "all",
         servers=[] if records is None else [_server_status(records, name) for name in records.view.names],
         joined_from=[] if joined is None else list(joined.sources),
         joined_slot=None if joined is None else joined.slot,

@@ -19,13 +19,20 @@ import numpy as np
 from dpcrowd.arrays import Floats
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import half_width
-from dpcrowd.schemes.prediction import PublicFacts, best_samples, predicted_deviation
+from dpcrowd.schemes.prediction import (
+    PublicFacts,
+    ReachChoice,
+    best_reach,
+    best_samples,
+    predicted_deviation,
+    reach_choices,
+)
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.planner.moving import with_moving
 from dpcrowd.sim.planner.replay import MEAN_ABSOLUTE, Series, SeriesErrors, errors_on_run
 from dpcrowd.sim.planner.request import Levels, PlanRequest
-from dpcrowd.sim.planning import ReachChoice, best_reach, public_facts, reach_choices
+from dpcrowd.sim.planning import public_facts
 
 __all__ = ["MEAN_ABSOLUTE", "Prediction", "choices", "config_of", "facts_of", "guarantee_of", "predict"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcrowd import plan
 from dpcrowd.errors import BadInput
 from dpcrowd.node.build import view_of
 from dpcrowd.node.config import NetworkConfig, check_next, digest
@@ -77,6 +78,26 @@ def test_a_number_that_is_not_given_is_computed_and_part_of_the_digest() -> None
     stated, other = (network_of(relay_tables(samples=number)) for number in (computed, computed + 1))
     assert digest(plain) == digest(stated) != digest(other)
     assert relay_of(network_of(relay_tables())).samples == computed
+
+
+def test_a_reach_that_is_not_given_is_what_plan_recommends() -> None:
+    """In a large network records to every server cost many times the bytes; whoever finds another reach is refused."""
+    plain = network_of(relay_tables(20))
+    scheme = relay_of(plain)
+    planned = plan(1000.0, process_var=100.0, servers=20, graph="ring", window=100, hops_per_slot="all", epsilons=[1.0])
+    assert planned.reach == scheme.max_hops == 9
+    stated = network_of(relay_tables(20, samples=scheme.samples, reach=9))
+    assert digest(plain) == digest(stated) == digest(network_of(relay_tables(20, samples=scheme.samples)))
+    assert digest(plain) != digest(network_of(relay_tables(20, samples=scheme.samples, reach="all")))
+    assert relay_of(network_of(relay_tables(20, interval=20))).max_hops == 9
+
+
+def test_small_networks_without_a_reach_mean_what_they_meant() -> None:
+    """Their digest was made when records always travelled to every server; servers of both kinds of version talk."""
+    for servers, text in ((3, "bd8a168433d601eab6e265d36b1b7b9a"), (12, "c9d32b452ab41118622f184ddd4a1ed9")):
+        network = network_of(relay_tables(servers))
+        assert relay_of(network).max_hops is None
+        assert digest(network).hex() == text
 
 
 @pytest.mark.parametrize(
