@@ -16,8 +16,13 @@ async function load(name) {
 }
 
 const { History } = await load("history.ts");
-const { columnsOf } = await load("chart.ts");
+const { columnsOf, rangeOf } = await load("chart.ts");
+const { agreementOf } = await load("agreement.ts");
+const { spansFor } = await load("format.ts");
+const { anchorOf, blocksOf } = await load("markdown.tsx");
 const { Metrics } = await load("metrics.ts");
+globalThis.matchMedia = () => ({ matches: false, addEventListener: () => undefined });
+const { helpLink, helpName } = await load("help.tsx");
 const { roamingCost } = await load("privacy.tsx");
 
 function columns(first, last, { regions = ["north"], value = (slot) => slot, epsilon = 0.1 } = {}) {
@@ -118,4 +123,51 @@ test("a roaming user pays the most of all servers in each slot of the window", (
   two.merge(columns(5, 9, { epsilon: 0.3 }));
   assert.ok(Math.abs(roamingCost([one, two], 9, 4) - 4 * 0.3) < 1e-9);
   assert.ok(Math.abs(roamingCost([one, two], 9, 0) - (5 * 0.1 + 5 * 0.3)) < 1e-9);
+});
+
+test("single records widen the chart, but do not flatten the estimate", () => {
+  const time = [0, 1], low = [90, 90], high = [110, 110], estimate = [100, 100];
+  const range = rangeOf([time, low, high, estimate, [null, null], [100, 4000]], new Set([5]));
+  assert.ok(range.max > 125 && range.max < 140, `${range.max}`);
+  assert.ok(range.min > 80 && range.min < 90, `${range.min}`);
+});
+
+test("a server whose records are far away is named first, and only then doubted", () => {
+  const history = new History(["north"]);
+  history.merge(columns(0, 29, { value: () => 100 }));
+  const line = (value) => ({ values: new Map(Array.from({ length: 30 }, (_, slot) => [slot, value])), halves: new Map(Array.from({ length: 30 }, (_, slot) => [slot, 10])) });
+  const [far, near] = agreementOf(history, 0, [["near", line(105)], ["far", line(140)]]);
+  assert.deepEqual([far.name, far.inside, far.values, far.isDoubtful], ["far", 0, 30, true]);
+  assert.deepEqual([near.name, near.inside, near.isDoubtful], ["near", 30, false]);
+  const [early] = agreementOf(history, 0, [["early", { values: new Map([[1, 500]]), halves: new Map([[1, 10]]) }]]);
+  assert.equal(early.isDoubtful, false);
+});
+
+test("spans of time suit the length of a slot", () => {
+  assert.deepEqual(spansFor(1).map(([text]) => text), ["1 minute", "10 minutes", "1 hour"]);
+  assert.deepEqual(spansFor(900).map(([text]) => text), ["6 hours", "1 day", "1 week"]);
+  assert.equal(spansFor(86_400 * 30).length, 3);
+});
+
+test("the documentation's Markdown becomes blocks", () => {
+  const text = "# Title\n\nOne\ntwo `a|b`.\n\n| a | b |\n|---|---|\n| `x|y` | 2 |\n\n- one\n  more\n    - inner\n- two\n\nThen:\n\n    code here\n\n```text\n# no heading\n```\n1. first\n2. second\n";
+  const kinds = blocksOf(text).map((one) => one.kind);
+  assert.deepEqual(kinds, ["heading", "paragraph", "table", "list", "paragraph", "code", "code", "list"]);
+  const [heading, , table, list, , , fenced] = blocksOf(text);
+  assert.equal(heading.id, "title");
+  assert.deepEqual(table.rows, [["`x|y`", "2"]]);
+  assert.equal(list.items.length, 2);
+  assert.deepEqual(list.items[0].map((one) => one.kind), ["paragraph", "list"]);
+  assert.equal(fenced.text, "# no heading");
+  assert.deepEqual([anchorOf("GET /v1/estimates"), anchorOf("[map]"), anchorOf("The ε of `w` slots")], ["get-v1estimates", "map", "the-of-w-slots"]);
+});
+
+test("links of the documentation lead to pages that the server has", () => {
+  const pages = [{ name: "privacy", title: "" }];
+  assert.equal(helpLink("privacy.md#noise", pages), "/help/privacy#noise");
+  assert.equal(helpLink("#noise", pages), "#noise");
+  assert.equal(helpLink("tuning.md", pages), null);
+  assert.equal(helpLink("../src/secret.py", pages), null);
+  assert.equal(helpLink("javascript:alert(1)", pages), null);
+  assert.deepEqual([helpName("/help"), helpName("/help/privacy"), helpName("/"), helpName("/help/a.md")], ["index", "privacy", null, null]);
 });

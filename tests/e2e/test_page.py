@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from dpcrowd.demo.run import make_source, open_demo
-from page_support import AXE, READ, Crowd, Network, Opened, chromium, network_of, served
+from page_support import AXE, READ, Crowd, Network, Opened, RelayCrowd, chromium, network_of, served
 
 pytestmark = pytest.mark.slow
 
 TOTAL = "document.querySelector('#total').textContent"
-HORIZON = 6
+HORIZON = 12
 
 
 @pytest.fixture(scope="module")
@@ -144,10 +144,10 @@ def test_nothing_is_cut_off_and_everybody_can_read_it(
 
 @pytest.fixture(scope="module")
 def network(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """Two servers whose readers need a token, and whose budget lasts for six slots."""
+    """Two servers whose readers need a token, and whose budget lasts for twelve slots; they run before the first."""
     folder = tmp_path_factory.mktemp("network")
     settings = {"kind": "finite", "length": HORIZON, "scheme": "dpcrowd", "interval": 1}
-    with network_of(folder, 2, **settings) as running:
+    with network_of(folder, 2, begins_in=8, **settings) as running:
         yield running
 
 
@@ -196,6 +196,10 @@ def test_a_spent_budget_is_shown(browser: Any, network: Network) -> None:
     opened.wait_for("document.querySelector('#no-sample')?.textContent.includes('Nothing is left to spend')")
     assert "nothing can be spent now" in opened.page.locator(".gauge").get_attribute("aria-label")
     assert "horizon" in opened.page.locator("#spent").inner_text()
+    spent = opened.page.evaluate("Number(document.querySelector('#spent .value').textContent)")
+    assert 0 < spent <= 1, "it was spent, and did not just run out of time"
+    assert opened.page.locator(".gauge .big").text_content() == f"{round(100 * spent)}%"
+    assert "budget of the horizon is spent" in opened.page.locator("#notices").inner_text()
     opened.shot("exhausted")
     opened.close()
 
@@ -222,6 +226,90 @@ def test_a_killed_node_turns_red_and_returns(browser: Any, network: Network) -> 
     )
     for opened in (neighbour, own):
         opened.close()
+
+
+# ------------------------------------------------------------------------------------------ a network of relay
+
+
+COLOURED = """(name) => {
+    const canvas = document.querySelector('#chart canvas');
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const data = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+    const wanted = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    const parts = [1, 3, 5].map((at) => parseInt(wanted.slice(at, at + 2), 16));
+    let pixels = 0;
+    for (let at = 0; at < data.length; at += 4) {
+        if (data[at + 3] > 200 && parts.every((part, color) => Math.abs(data[at + color] - part) < 12)) pixels++;
+    }
+    return pixels;
+}"""
+
+
+@pytest.fixture(scope="module")
+def relay(browser: Any) -> Iterator[Opened]:
+    """The page of a server whose network passes records on, with a server of every kind."""
+    with served(RelayCrowd(8, 200)) as (address, _):
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelector('#agreement') !== null")
+        yield opened
+        assert (opened.complaints, opened.outside) == ([], [])
+        opened.close()
+
+
+def test_records_of_other_servers_show_who_agrees(relay: Opened) -> None:
+    """Servers that have the same records publish the same numbers; only records show that one of them is wrong."""
+    text = relay.page.locator("#agreement").inner_text()
+    assert "too-high 0 of 25, agrees 25 of 25" in text
+    assert "Far too few of too-high" in text
+    assert "records of agrees" in relay.page.locator(".readout").inner_text()
+    relay.wait_for(f"({COLOURED})('--bad') > 20")
+    relay.page.get_by_role("checkbox", name="Records of other servers").uncheck()
+    relay.wait_for(f"document.querySelector('#agreement') === null && ({COLOURED})('--bad') === 0")
+    relay.page.get_by_role("checkbox", name="Records of other servers").check()
+
+
+def test_the_smoothed_history_is_drawn_over_the_live_one(relay: Opened) -> None:
+    """An analyst compares both; the line comes and goes with its option, and its numbers are the smoothed ones."""
+    assert relay.page.evaluate(f"({COLOURED})('--smoothed')") == 0
+    relay.page.get_by_role("checkbox", name="Smoothed history").check()
+    relay.wait_for("/smoothed [\\d,]+ \\(slot 198\\)/.test(document.querySelector('.readout').textContent)")
+    relay.wait_for(f"({COLOURED})('--smoothed') > 100")
+    relay.shot("relay")
+    relay.page.get_by_role("checkbox", name="Smoothed history").uncheck()
+    relay.wait_for(f"({COLOURED})('--smoothed') === 0")
+
+
+def test_broken_and_missing_servers_are_named(relay: Opened) -> None:
+    """At night an operator has to see at once which organisation to call, and why."""
+    notices = relay.page.locator("#notices").inner_text()
+    assert "signed-twice is broken: it signed two different records for slot 196." in notices
+    assert "too-high is broken: since slot 169 its records disagree with those of others" in notices
+    assert "silent: its record of slot 159 is missing." in notices
+    assert "Broken: signed-twice, too-high." in relay.page.locator("#network-summary").inner_text()
+    states = {"agrees": "good", "signed-twice": "bad", "too-high": "bad", "silent": "warn"}
+    for name, state in states.items():
+        assert relay.page.locator(f"[data-server='{name}']").get_attribute("data-state") == state
+    assert relay.page.title().startswith("✕ ")
+
+
+def test_a_number_explains_itself_and_leads_to_the_documentation(relay: Opened) -> None:
+    """The explanation opens beside the number, closes with Escape, and its link ends at a heading of this server."""
+    page = relay.page
+    mark = page.get_by_role("button", name="What is: Privacy budget spent").first
+    mark.click()
+    dialog = page.get_by_role("dialog")
+    assert "What this server has paid" in dialog.inner_text()
+    with page.expect_popup() as popup:
+        dialog.get_by_role("link").click()
+    page.keyboard.press("Escape")
+    assert dialog.count() == 0
+    assert mark.evaluate("one => one === document.activeElement")
+    help_page = popup.value
+    help_page.locator("h2#the-guarantee").wait_for()
+    assert help_page.title() == "The privacy promise · dpcrowd"
+    assert help_page.get_by_role("link", name="Failures").first.get_attribute("href") == "/help/failures"
+    help_page.close()
 
 
 # ---------------------------------------------------------------------------------------------------- large crowds

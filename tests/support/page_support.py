@@ -11,20 +11,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 import numpy as np
 import pytest
 
 from dpcrowd.node.api.broadcast import Broadcast
-from dpcrowd.node.api.page_views import ServerPlace, Topology
+from dpcrowd.node.api.page_views import NeighbourHistory, RecordHistory, ServerPlace, Topology
 from dpcrowd.node.api.serve import make_server
-from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus
+from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, ServerStatus
 from dpcrowd.node.config.samples import sample_network, sample_node
 from dpcrowd.node.config.tokens import TokensSection, token_hash
 from dpcrowd.node.keys.signing import key_of_certificate
@@ -133,15 +134,15 @@ class Network:
 
 
 @contextmanager
-def network_of(folder: Path, servers: int, **settings: Any) -> Iterator[Network]:
-    """Yield a running network with slots of a second, whose readers need a token."""
+def network_of(folder: Path, servers: int, *, begins_in: int = 3, **settings: Any) -> Iterator[Network]:
+    """Yield a running network with slots of a second from `begins_in` seconds on, whose readers need a token."""
     names = [f"server-{number + 1}" for number in range(servers)]
     keys = make_trial(folder / "keys", names, datetime.now(UTC), days=90)
     ports = free_ports(2 * servers)
     endpoints = {name: f"tls/127.0.0.1:{port}" for name, port in zip(names, ports, strict=False)}
     text = sample_network(
         names,
-        epoch=rfc3339((int(time.time()) + 3) * SECOND),
+        epoch=rfc3339((int(time.time()) + begins_in) * SECOND),
         slot="1s",
         grace="200ms",
         deadline="500ms",
@@ -256,6 +257,55 @@ class Crowd(FakeService):
         """Publish one more slot."""
         self.last += 1
         self.broadcast.publish(self.release(self.last))
+
+
+class RelayCrowd(Crowd):
+    """Four servers that pass records on: one agrees, one has signed twice, one is suspected, one sends nothing.
+
+    Smoothed slots are 50 people above what was released, so that a line of its own is drawn.
+    """
+
+    names_of_servers = ("a", "agrees", "signed-twice", "too-high", "silent")
+
+    async def smoothed(
+        self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
+    ) -> Sequence[SlotRelease]:
+        past = await self.estimates(first, last, regions, limit)
+        return [replace(one, estimate=one.estimate + 50.0) for one in past[:-1]]
+
+    async def network(self, *, operator: bool) -> NetworkStatus:
+        status = await super().network(operator=operator)
+        _, agrees, twice, high, silent = self.names_of_servers
+        heard = {"last_record": self.last, "records": 40}
+        servers = [
+            ServerStatus(name="a", last_record=self.last),
+            ServerStatus(name=agrees, **heard),
+            ServerStatus(name=twice, equivocation=self.last - 3, **heard),
+            ServerStatus(name=high, suspected_since=self.last - 30, **heard),
+            ServerStatus(name=silent, overdue=self.last - 40, missing=True),
+        ]
+        neighbours = [NeighbourStatus(name=agrees, connected=True, last_slot=self.last)]
+        return msgspec.structs.replace(status, scheme="relay", lag=16, servers=servers, neighbours=neighbours)
+
+    def topology(self) -> Topology:
+        places = [ServerPlace(name=name, share=0.2) for name in self.names_of_servers]
+        links = [("a", name) for name in self.names_of_servers[1:]]
+        return msgspec.structs.replace(super().topology(), servers=places, links=links, scheme="relay")
+
+    def neighbour_history(self, slots: int, region: str | None) -> NeighbourHistory:
+        number = None if region is None else self.regions[region]
+        sampled = list(range(max(self.last - 100, 0), self.last, 4))
+
+        def records(factor: float) -> RecordHistory:
+            estimates = [self.release(slot).estimate for slot in sampled]
+            values = [float(one.sum() if number is None else one[number]) for one in estimates]
+            return RecordHistory(
+                slots=sampled, value=[factor * one for one in values], half_width=[0.05 * one for one in values]
+            )
+
+        return NeighbourHistory(
+            region=region, slots=[], neighbours={}, records={"agrees": records(1.01), "too-high": records(1.3)}
+        )
 
 
 @contextmanager

@@ -8,7 +8,11 @@ export interface Columns {
   slots: number[]; opens: number[]; sampled: boolean[]; epsilon: number[]; heard: number[];
   total: Column; total_half_width: Column; regions: string[]; estimate: Column[]; half_width: Column[];
 }
-export interface NeighbourColumns { region: string | null; slots: number[]; neighbours: Record<string, Column> }
+/** Records of one server in a relay network, oldest first: its noisy counts divided by its share. */
+export interface RecordColumns { slots: number[]; value: Column; half_width: Column }
+export interface NeighbourColumns {
+  region: string | null; slots: number[]; neighbours: Record<string, Column>; records?: Record<string, RecordColumns>;
+}
 
 export interface Neighbour {
   name: string; connected: boolean; last_slot: number | null; last_heard: string | null;
@@ -37,6 +41,10 @@ export interface Topology {
   servers: { name: string; share: number }[]; links: [string, string][]; population: number; scheme: string;
   users: "pinned" | "roaming"; servers_per_slot: number; regions_per_slot: number;
   coordinates: Record<string, [number, number]>; map: boolean;
+}
+/** The running calibration of a server's intervals. */
+export interface Quality {
+  verdict: "calibrated" | "narrow" | "wide" | "unknown"; text: string; coverage: number | null; calibration: number | null; values: number;
 }
 export interface Readiness { ready: boolean; problems: string[]; warnings?: string[] }
 /** What only a demo knows; see `dpcrowd.demo.truth`. */

@@ -1,6 +1,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Glossary } from "./explain";
-import { ago, duration } from "./format";
+import { concernsOf } from "./attention";
+import type { Concern } from "./attention";
+import { Explanation, Glossary } from "./explain";
+import { ago, count, duration } from "./format";
 import { HealthSection } from "./health";
 import { Model } from "./model";
 import type { Theme } from "./model";
@@ -29,6 +31,9 @@ export function App() {
 
 function Page({ model }: { model: Model }) {
   const { server } = model;
+  const concerns = server === null ? [] : concernsOf(model, server);
+  const title = server === null ? "dpcrowd" : titleOf(server, concerns);
+  useEffect(() => { document.title = title; }, [title]);
   return (
     <>
       <a class="skip" href="#content">Skip to the numbers</a>
@@ -38,7 +43,7 @@ function Page({ model }: { model: Model }) {
         {model.needsToken && <Login model={model} />}
         {server !== null && (
           <>
-            <Notices server={server} />
+            <Notices server={server} concerns={concerns} />
             {model.demo !== null && <WhySection model={model} server={server} demo={model.demo} />}
             <NowSection model={model} server={server} />
             <OverTimeSection model={model} server={server} />
@@ -51,8 +56,9 @@ function Page({ model }: { model: Model }) {
           </>
         )}
       </main>
+      <Explanation />
       <footer>
-        dpcrowd {server?.network?.version ?? ""} · This page shows released values only: estimates that were made from noisy, paid counts.
+        dpcrowd {server?.network?.version ?? ""} · This page shows released values only: estimates that were made from noisy, paid counts. <a href="/help">Documentation</a>
       </footer>
     </>
   );
@@ -98,12 +104,18 @@ function Live({ server }: { server: Server }) {
   return <p class={`live ${tone}`} data-connection={server.connection}><span class="dot" aria-hidden="true" /> <strong>{server.name}</strong> {text}</p>;
 }
 
-function Notices({ server }: { server: Server }) {
-  const problems = server.readiness?.problems ?? [];
+/** The title of the tab: an operator sees among twenty tabs that something is wrong. */
+function titleOf(server: Server, concerns: Concern[]): string {
+  const { history } = server, total = history === null || history.length === 0 ? NaN : history.estimate(history.length - 1, -1);
+  const mark = server.connection === "lost" || concerns.some((one) => one.tone === "bad") ? "✕ " : concerns.length > 0 ? "! " : "";
+  return `${mark}${Number.isFinite(total) ? `${count(total)} · ` : ""}${server.name} · dpcrowd`;
+}
+
+function Notices({ server, concerns }: { server: Server; concerns: Concern[] }) {
   return (
-    <div aria-live="polite">
+    <div aria-live="polite" id="notices">
       {server.connection === "lost" && <p class="notice bad" id="lost">{server.name}: {server.problem} What you see is its last state; the page tries again by itself.</p>}
-      {problems.map((text) => <p class="notice warn" key={text}>{text}</p>)}
+      {concerns.map((one) => <p class={`notice ${one.tone}`} key={one.text}>{one.text} {one.section !== "" && <a href={`#${one.section}`}>Details</a>}</p>)}
     </div>
   );
 }

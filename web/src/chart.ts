@@ -4,11 +4,13 @@
 // of ten thousand slots costs no more than one of a thousand, and no peak is lost.
 
 import uPlot from "uplot";
+import { axisTime } from "./format";
 import type { History } from "./history";
 import type { Overlay } from "./server";
 
 export interface Subject { label: string; region: number; color: string }
-export interface Line { label: string; values: Overlay; color: string; width: number; dash?: number[] }
+/** A thin line; `halves`: values are single records, drawn as dots with their intervals. */
+export interface Line { label: string; values: Overlay; halves?: Overlay; color: string; width: number; dash?: number[] }
 export interface Colors { ink: string; grid: string; surface: string }
 export interface Picture {
   history: History; subjects: Subject[]; lines: Line[]; relative: boolean; band: boolean; colors: Colors;
@@ -16,7 +18,7 @@ export interface Picture {
 /** Which slots are shown: the last `slots`, and on with time, or those between two times (seconds). */
 export type View = { slots: number } | { from: number; to: number };
 
-const MANY_SAMPLES = 150;
+const MANY_SAMPLES = 150, MANY_BARS = 600;
 const HEIGHT = 320;
 
 type Values = (number | null)[];
@@ -154,7 +156,8 @@ export class Chart {
     plot.batch(() => {
       plot.setData(columns as uPlot.AlignedData, false);
       plot.setScale("x", { min: from, max: to });
-      plot.setScale("y", rangeOf(columns));
+      const noisy = picture.lines.map((one, number) => (one.halves === undefined ? -1 : 1 + 4 * picture.subjects.length + number));
+      plot.setScale("y", rangeOf(columns, new Set(noisy)));
     });
   }
 
@@ -176,7 +179,8 @@ export class Chart {
       if (picture.band) bands.push({ series: [place + 1, place], fill: withAlpha(subject.color, 0.2) });
     }
     for (const line of picture.lines) {
-      series.push({ label: line.label, stroke: line.color, width: line.width, dash: line.dash, points: { show: false }, spanGaps: true });
+      const points: uPlot.Series.Points = line.halves === undefined ? { show: false } : { show: (plot) => samplesShown(plot), size: 4, fill: line.color, stroke: line.color, width: 0 };
+      series.push({ label: line.label, stroke: line.color, width: line.width, dash: line.dash, points, spanGaps: true });
     }
     const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "12px system-ui, sans-serif" };
     this.plot = new uPlot({
@@ -185,11 +189,12 @@ export class Chart {
       padding: [12, 26, 0, 0],
       scales: { x: { time: true, auto: false }, y: { auto: false } },
       axes: [
-        { ...axis, space: 70, values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB", splits.length > 1 && splits[1] - splits[0] < 60 ? {} : { hour: "2-digit", minute: "2-digit" })) },
-        { ...axis, size: 62, values: (_, splits) => splits.map((value) => (picture.relative ? `${value}%` : value.toLocaleString("en"))) },
+        { ...axis, space: 70, values: (_, splits) => splits.map((at) => axisTime(at, splits.length > 1 ? splits[1] - splits[0] : 1)) },
+        { ...axis, size: (_, values) => 26 + 7.5 * Math.max(3, ...(values ?? []).map((one) => String(one).length)), values: (_, splits) => splits.map((value) => (picture.relative ? `${value}%` : value.toLocaleString("en"))) },
       ],
       cursor: { drag: { x: false, y: false }, points: { show: false }, y: false },
       hooks: {
+        drawClear: [(plot) => { if (this.picture !== null) drawIntervals(plot, this.picture); }],
         setCursor: [(plot) => {
           const x = plot.cursor.left === undefined || plot.cursor.left < 0 ? null : plot.posToVal(plot.cursor.left, "x");
           this.pointed(x === null ? null : nearest(picture.history, x));
@@ -288,18 +293,62 @@ function nearest(history: History, seconds: number): number | null {
   return Math.abs(history.opens(before) - seconds) < Math.abs(history.opens(after) - seconds) ? before : after;
 }
 
-function rangeOf(columns: Values[]): { min: number; max: number } {
-  let min = Infinity, max = -Infinity;
-  for (let number = 1; number < columns.length; number++) {
-    for (const value of columns[number]) {
-      if (value === null) continue;
-      if (value < min) min = value;
-      if (value > max) max = value;
+/** What is drawn from bottom to top. Single records (`noisy` columns) widen it to three times the rest at most. */
+export function rangeOf(columns: Values[], noisy: Set<number> = new Set()): { min: number; max: number } {
+  const extent = (wanted: (number: number) => boolean): [number, number] => {
+    let min = Infinity, max = -Infinity;
+    for (let number = 1; number < columns.length; number++) {
+      if (!wanted(number)) continue;
+      for (const value of columns[number]) {
+        if (value === null) continue;
+        if (value < min) min = value;
+        if (value > max) max = value;
+      }
     }
+    return [min, max];
+  };
+  let [min, max] = extent((number) => !noisy.has(number));
+  const [low, high] = extent((number) => noisy.has(number));
+  if (min > max) [min, max] = [low, high];
+  else if (low <= high) {
+    const span = max - min;
+    [min, max] = [Math.min(min, Math.max(low, min - span)), Math.max(max, Math.min(high, max + span))];
   }
   if (min > max) return { min: 0, max: 1 };
   const pad = Math.max((max - min) * 0.06, Math.abs(max) * 0.002, 0.5);
   return { min: min - pad, max: max + pad };
+}
+
+/** The 95% intervals of single records, as thin bars below everything else; not when there are too many to tell apart. */
+function drawIntervals(plot: uPlot, picture: Picture): void {
+  if (picture.relative || !picture.band) return;
+  const { history } = picture, { min = 0, max = 0 } = plot.scales.x;
+  const first = Math.max(0, placeOf(history, min)), last = Math.min(history.length - 1, placeOf(history, max));
+  const bars: [string, number, number, number][] = [];
+  for (const line of picture.lines) {
+    for (const [slot, half] of line.halves ?? []) {
+      const place = history.find(slot);
+      if (place < first || place > last || history.slot(place) !== slot) continue;
+      const value = line.values.get(slot) ?? NaN;
+      bars.push([line.color, history.opens(place), value - half, value + half]);
+    }
+    if (bars.length > MANY_BARS) return;
+  }
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  ctx.lineWidth = devicePixelRatio;
+  for (const [color, time, low, high] of bars) {
+    const x = plot.valToPos(time, "x", true);
+    ctx.strokeStyle = withAlpha(color, 0.45);
+    ctx.beginPath();
+    ctx.moveTo(x, plot.valToPos(low, "y", true));
+    ctx.lineTo(x, plot.valToPos(high, "y", true));
+    ctx.stroke();
+  }
+  ctx.restore();
 }
 
 export function withAlpha(color: string, alpha: number): string {

@@ -2,6 +2,8 @@
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const minute = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const date = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
 export function count(value: number): string {
@@ -38,9 +40,30 @@ export function duration(seconds: number): string {
 
 export function ago(seconds: number): string { return seconds < 1 ? "just now" : `${duration(seconds)} ago`; }
 
-export function time(seconds: number): string { return clock.format(new Date(seconds * 1000)); }
+/** The time of day; of another day than today, or if slots are long, the day and the minute. */
+export function time(seconds: number): string {
+  const at = new Date(seconds * 1000);
+  return Math.abs(Date.now() / 1000 - seconds) < 43_200 ? clock.format(at) : day.format(at);
+}
 
-export function moment(seconds: number): string { return day.format(new Date(seconds * 1000)); }
+/** A mark of an axis whose marks are `step` seconds apart. */
+export function axisTime(seconds: number, step: number): string {
+  const at = new Date(seconds * 1000);
+  if (step >= 86_400) return date.format(at);
+  if (at.getHours() === 0 && at.getMinutes() === 0 && step >= 600) return date.format(at);
+  return (step < 60 ? clock : minute).format(at);
+}
+
+const SPANS: [string, number][] = [
+  ["1 minute", 60], ["10 minutes", 600], ["1 hour", 3_600], ["6 hours", 21_600], ["1 day", 86_400], ["1 week", 604_800], ["30 days", 2_592_000], ["1 year", 31_536_000],
+];
+const FEWEST_SLOTS = 12;
+
+/** Three lengths of time that suit slots of so many seconds: the first has at least 12 slots. */
+export function spansFor(slotSeconds: number): [string, number][] {
+  const first = SPANS.findIndex(([, seconds]) => seconds >= FEWEST_SLOTS * slotSeconds);
+  return SPANS.slice(Math.min(first < 0 ? SPANS.length : first, SPANS.length - 3)).slice(0, 3);
+}
 
 export function bytes(value: number): string {
   const units = ["bytes", "KB", "MB", "GB", "TB"];

@@ -2,7 +2,12 @@
 
 import { Figure } from "./explain";
 import { bytes, count, duration, percent, plural } from "./format";
+import type { Quality } from "./api";
 import type { Server } from "./server";
+
+const VERDICTS = { calibrated: "about right", narrow: "intervals are too narrow", wide: "intervals are far too wide", unknown: "" };
+
+export function isOff(quality: Quality): boolean { return quality.verdict === "narrow" || quality.verdict === "wide"; }
 
 export function HealthSection({ server }: { server: Server }) {
   const { metrics, network, readiness } = server;
@@ -15,7 +20,7 @@ export function HealthSection({ server }: { server: Server }) {
   const stored = metrics?.value("dpcrowd_storage_up") ?? null, free = metrics?.value("dpcrowd_storage_free_bytes") ?? null;
   const offsets = metrics?.all("dpcrowd_neighbour_clock_offset_seconds") ?? [];
   const worst = offsets.reduce((most, one) => (Math.abs(one.value) > Math.abs(most) ? one.value : most), 0);
-  const days = (metrics?.all("dpcrowd_certificate_days_left") ?? []).map((one) => one.value);
+  const days = (metrics?.all("dpcrowd_certificate_expiry_timestamp_seconds") ?? []).map((one) => (one.value - Date.now() / 1000) / 86_400);
   const started = metrics?.value("process_start_time_seconds") ?? null;
   const tenth = (network?.slot_seconds ?? Infinity) / 10;
   return (
@@ -32,7 +37,7 @@ export function HealthSection({ server }: { server: Server }) {
           <Figure label="Storage" word="storage" tone={stored === 0 ? "bad" : ""} note={free === null ? "free space is shown to operators only" : `${bytes(free)} free`}>{stored === null ? "–" : stored === 1 ? "works" : "fails"}</Figure>
           <Figure label="Clock offset" word="clock" tone={Math.abs(worst) > tenth ? "warn" : ""} note={offsets.length === 0 ? "no message of a neighbour yet" : `at most, against ${plural(offsets.length, "neighbour")}`}>{offsets.length === 0 ? "–" : `${worst.toFixed(1)} s`}</Figure>
           <Calibration server={server} />
-          <Figure label="Certificates" word="certificate" tone={days.length > 0 && Math.min(...days) < 30 ? "warn" : ""} note="until the first one expires">{days.length === 0 ? "–" : `${count(Math.floor(Math.min(...days)))} days`}</Figure>
+          <Figure label="Certificates" word="certificate" tone={days.length === 0 || Math.min(...days) >= 21 ? "" : Math.min(...days) < 0 ? "bad" : "warn"} note="until the first one expires">{days.length === 0 ? "–" : `${count(Math.floor(Math.min(...days)))} days`}</Figure>
           <Figure label="Running for" word="version" note={`version ${network?.version ?? "–"}`}>{started === null ? "–" : duration(Date.now() / 1000 - started)}</Figure>
           <Figure label="Configuration" word="version" note={<>digest <code>{network?.digest ?? "–"}</code>{network?.next_revision ? `; revision ${network.next_revision} begins at slot ${network.next_revision_slot}` : ""}</>}>revision {network?.revision ?? "–"}</Figure>
         </dl>
@@ -43,12 +48,10 @@ export function HealthSection({ server }: { server: Server }) {
 
 function bound(seconds: number): string { return Number.isFinite(seconds) ? duration(seconds) : "more than 5 min"; }
 
-/** Shown as soon as the server reports it: the part of records inside the interval, if it is there, or what there is. */
+/** Whether the intervals are as wide as they should be, by the records or messages of other servers. */
 function Calibration({ server }: { server: Server }) {
-  const { quality, metrics } = server;
-  const number = (name: string) => (quality !== null && typeof quality[name] === "number" ? quality[name] as number : null);
-  const covered = number("coverage") ?? metrics?.value("dpcrowd_calibration_coverage") ?? null;
-  const ratio = number("calibration") ?? number("nees") ?? metrics?.value("dpcrowd_calibration_ratio") ?? null;
-  if (covered === null && ratio === null) return null;
-  return <Figure label="Calibration" word="calibration" note="of the intervals, by the records of other servers">{covered !== null ? percent(covered, 0) : ratio!.toFixed(2)}</Figure>;
+  const { quality } = server;
+  if (quality === null) return null;
+  const note = quality.verdict === "unknown" ? "too few records of other servers to say" : `${VERDICTS[quality.verdict]}; 95% should be inside, of ${plural(quality.values, "value")} of other servers`;
+  return <Figure label="Calibration" word="calibration" id="calibration" tone={isOff(quality) ? "warn" : ""} note={note}>{quality.coverage === null ? "–" : percent(quality.coverage, 0)}</Figure>;
 }

@@ -2,9 +2,10 @@ import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { render } from "preact";
 import { App } from "./app";
+import { Help, helpName } from "./help";
 
-const root = document.getElementById("page");
+const root = document.getElementById("page"), page = helpName(location.pathname);
 if (root !== null) {
   root.replaceChildren();
-  render(<App />, root);
+  render(page === null ? <App /> : <Help name={page} />, root);
 }

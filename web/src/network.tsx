@@ -8,13 +8,13 @@ import type { Server } from "./server";
 
 type Mark = "own" | "good" | "warn" | "bad" | "unknown";
 
-interface Node { name: string; share: number; mark: Mark; text: string; neighbour: Neighbour | null; report: ServerReport | null }
+export interface Node { name: string; share: number; mark: Mark; text: string; neighbour: Neighbour | null; report: ServerReport | null; isBroken: boolean }
 
 const SIGNS: Record<Mark, string> = { own: "●", good: "✓", warn: "!", bad: "✕", unknown: "" };
 const SILENT_SLOTS = 3;
 const LABELS = 24;
 
-function nodesOf(model: Model, server: Server): Node[] {
+export function nodesOf(model: Model, server: Server): Node[] {
   const network = server.network, topology = server.topology;
   if (network === null || topology === null) return [];
   const neighbours = new Map(network.neighbours.map((one) => [one.name, one]));
@@ -24,14 +24,14 @@ function nodesOf(model: Model, server: Server): Node[] {
     const other = model.servers.find((one) => one.name === name && one !== server);
     const [mark, text] = name === network.server ? ownState(server)
       : report !== null && report.equivocation !== null ? ["bad", `broken: it signed two different records for slot ${report.equivocation}`] as const
-      : report !== null && report.suspected_since !== null ? ["bad", `broken: since slot ${report.suspected_since} its records disagree with those of others`] as const
+      : report !== null && report.suspected_since !== null ? ["bad", `broken: since slot ${report.suspected_since} its records disagree with those of others, and count less`] as const
       : neighbour !== null && stateOf(neighbour, network.slot)[0] !== "good" ? stateOf(neighbour, network.slot)
       : report !== null && report.missing ? ["warn", `its record of slot ${report.overdue} is missing`] as const
       : neighbour !== null ? stateOf(neighbour, network.slot)
       : report !== null && report.last_record !== null ? ["good", "its records arrive; not a neighbour of this server"] as const
       : other !== undefined ? (other.connection === "live" ? ["good", "answers; not a neighbour of this server"] as const : ["bad", "does not answer"] as const)
       : ["unknown", "not a neighbour: this server does not observe it"] as const;
-    return { name, share, mark, text, neighbour, report };
+    return { name, share, mark, text, neighbour, report, isBroken: text.startsWith("broken") };
   });
 }
 
@@ -50,7 +50,7 @@ export function NetworkSection({ model, server }: { model: Model; server: Server
   const nodes = nodesOf(model, server), network = server.network;
   const reasons = Object.entries(network?.refused_messages ?? {}).filter(([, number]) => number > 0);
   const sent = server.metrics?.value("dpcrowd_messages_sent_total") ?? null;
-  const broken = nodes.filter((one) => one.text.startsWith("broken"));
+  const broken = nodes.filter((one) => one.isBroken);
   const down = nodes.filter((one) => one.mark === "bad" && !broken.includes(one));
   const kinds = Object.entries(network?.messages_sent ?? {}).filter(([, number]) => number > 0);
   return (

@@ -5,29 +5,31 @@ import { Chart } from "./chart";
 import type { Colors, Line, Subject, View } from "./chart";
 import { About } from "./explain";
 import type { Word } from "./explain";
-import { count, halfWidth, time } from "./format";
+import { count, halfWidth, plural, spansFor, time } from "./format";
 import type { History } from "./history";
 import type { Model } from "./model";
-import type { Overlay, Server } from "./server";
+import { agreementOf } from "./agreement";
+import type { Agreement } from "./agreement";
+import type { Others, Overlay, RecordLine, Server } from "./server";
 
-const RANGES: [string, number][] = [["1 minute", 60], ["10 minutes", 600], ["1 hour", 3600], ["Everything", Infinity]];
 const NEIGHBOURS_EVERY = 4_000;
 const TABLE_SLOTS = 15;
+const MOST_LINES = 12;
 
-interface Shown { neighbours: boolean; smoothed: boolean; truth: boolean; alone: boolean; naive: boolean; relative: boolean; band: boolean }
+interface Shown { neighbours: boolean; records: boolean; smoothed: boolean; truth: boolean; alone: boolean; naive: boolean; relative: boolean; band: boolean }
 
-export function palette(): Colors & { series: string[]; other: string; truth: string; alone: string; naive: string; smoothed: string } {
+export function palette(): Colors & { series: string[]; other: string; truth: string; alone: string; naive: string; smoothed: string; doubtful: string } {
   const style = getComputedStyle(document.documentElement);
   const read = (name: string) => style.getPropertyValue(name).trim();
   return {
     ink: read("--muted"), grid: read("--line"), surface: read("--surface"), series: [1, 2, 3, 4].map((number) => read(`--series-${number}`)),
-    other: read("--other"), truth: read("--ink"), alone: read("--alone"), naive: read("--naive"), smoothed: read("--smoothed"),
+    other: read("--other"), truth: read("--ink"), alone: read("--alone"), naive: read("--naive"), smoothed: read("--smoothed"), doubtful: read("--bad"),
   };
 }
 
 export function OverTimeSection({ model, server }: { model: Model; server: Server }) {
-  const { history, topology } = server;
-  const [shown, setShown] = useState<Shown>({ neighbours: true, smoothed: false, truth: true, alone: false, naive: true, relative: false, band: true });
+  const { history } = server;
+  const [shown, setShown] = useState<Shown>({ neighbours: true, records: model.demo === null, smoothed: false, truth: true, alone: false, naive: true, relative: false, band: true });
   const [view, setView] = useState<View>({ slots: 120 });
   const [pointed, point] = useState<number | null>(null);
   const box = useRef<HTMLDivElement>(null), chart = useRef<Chart | null>(null);
@@ -39,8 +41,16 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
     : chosen.map((region, number) => ({ label: history!.regions[region], region, color: colors.series[number] }));
   const single = subjects.length === 1, region = single && subjects[0].region >= 0 ? subjects[0].label : null;
   const lines: Line[] = [];
+  const agreements = useMemo(() => (single && history !== null ? agreementsOf(history, subjects[0].region, shown, others) : []),
+    [history, history?.version, single, subjects[0].region, shown, others.records, others.neighbours.size]);
   if (single) {
     if (shown.neighbours) others.neighbours.forEach((values, name) => lines.push({ label: name, values, color: colors.other, width: 1 }));
+    if (shown.records) {
+      for (const { name, isDoubtful } of agreements.slice(0, MOST_LINES)) {
+        const record = others.records.get(name);
+        if (record !== undefined) lines.push({ label: `records of ${name}`, ...record, color: isDoubtful ? colors.doubtful : colors.other, width: 0.75 });
+      }
+    }
     if (shown.smoothed && others.smoothed.size > 0) lines.push({ label: "smoothed", values: others.smoothed, color: colors.smoothed, width: 1.5 });
     if (model.demo !== null) {
       if (shown.naive) lines.push({ label: "naive release", values: model.demo.values("naive", region), color: colors.naive, width: 1.2 });
@@ -83,7 +93,7 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
             {picker}
           </p>
           <div class="choice" role="group" aria-label="Time that is shown">
-            {RANGES.map(([text, length]) => {
+            {[...spansFor(seconds), ["Everything", Infinity] as [string, number]].map(([text, length]) => {
               const slots = length === Infinity ? Infinity : Math.max(8, Math.round(length / seconds));
               return <button key={text} type="button" aria-pressed={"slots" in view && view.slots === slots} onClick={() => chart.current?.look({ slots })}>{text}</button>;
             })}
@@ -106,10 +116,12 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
                act[event.key]();
              }} />
         <Readout history={history} place={place} subjects={subjects} lines={lines} />
+        <AgreementText agreements={agreements} />
         <div class="options">
           {option("band", "95% interval", "interval")}
-          {option("neighbours", model.demo === null ? "Neighbours" : "Other servers", "neighbours", !single)}
-          {server.canSmooth && option("smoothed", "Smoothed history", "smoothed", !single)}
+          {(model.demo !== null || !server.keepsRecords) && option("neighbours", model.demo === null ? "Neighbours" : "Other servers", "neighbours", !single)}
+          {server.keepsRecords && option("records", "Records of other servers", "agreement", !single)}
+          {server.keepsRecords && option("smoothed", "Smoothed history", "smoothed", !single)}
           {option("relative", "Relative to the mean (100%)")}
           {model.demo !== null && (
             <span class="only-demo"><strong>Only this demo knows:</strong> {option("truth", "the truth", "truth", !single)} {option("alone", `${model.demo.server} alone`, "alone", !single)} {option("naive", "naive release", "naive", !single)}</span>
@@ -117,7 +129,6 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
         </div>
         <p class="note">
           Dots mark slots in which this server sampled <About word="sample" />. Drag to pan, turn the wheel or pinch to zoom, double-click to return to now; with the keyboard: arrows, + and −, 0.
-          {topology?.scheme === "relay" && model.demo === null && " Servers of this network exchange records, not estimates: open the pages of other servers to compare."}
         </p>
         <details>
           <summary>The last slots as a table</summary>
@@ -135,12 +146,15 @@ function sameView(before: View, next: View): boolean {
   return "slots" in before && "slots" in next ? before.slots === next.slots : !("slots" in before) && !("slots" in next);
 }
 
-/** What neighbours estimated: in a demo the other servers' releases, else what their messages said. */
-function useOthers(model: Model, server: Server, shown: Shown): { neighbours: Map<string, Overlay>; smoothed: Overlay } {
-  const asked = useRef({ at: 0, key: "", neighbours: new Map<string, Overlay>(), smoothed: new Map() as Overlay });
+interface Asked extends Others { at: number; key: string; smoothed: Overlay }
+
+/** What others say: in a demo the other servers' releases, else what their messages said; and the records of all. */
+function useOthers(model: Model, server: Server, shown: Shown): Asked {
+  const asked = useRef<Asked>({ at: 0, key: "", neighbours: new Map(), records: new Map(), smoothed: new Map() });
   const { history } = server;
   const region = model.chosen.length === 1 && history !== null ? history.regions[model.chosen[0]] ?? null : null;
-  if (model.servers.length > 1) {
+  const several = model.servers.length > 1;
+  if (several) {
     const neighbours = new Map<string, Overlay>();
     for (const other of shown.neighbours ? model.servers : []) {
       if (other === server || other.history === null) continue;
@@ -149,20 +163,51 @@ function useOthers(model: Model, server: Server, shown: Shown): { neighbours: Ma
     asked.current.neighbours = neighbours;
   }
   useEffect(() => {
-    const key = `${server.name} ${region}`;
+    const key = `${server.name} ${region} ${shown.records} ${shown.smoothed}`;
     if (history === null || history.length === 0 || server.connection !== "live") return;
     if (key === asked.current.key && Date.now() - asked.current.at < NEIGHBOURS_EVERY) return;
-    if (key !== asked.current.key && model.servers.length <= 1) asked.current.neighbours = new Map();
+    if (key !== asked.current.key) {
+      asked.current.records = new Map();
+      asked.current.smoothed = new Map();
+      if (!several) asked.current.neighbours = new Map();
+    }
     asked.current.at = Date.now();
     asked.current.key = key;
-    if (shown.neighbours && model.servers.length <= 1) {
-      void server.neighbours(region, 2_000).then((values) => { if (asked.current.key === key) asked.current.neighbours = values; }).catch(() => undefined);
+    if ((shown.neighbours && !several) || (shown.records && server.keepsRecords)) {
+      void server.others(region, 2_000).then((others) => {
+        if (asked.current.key !== key) return;
+        asked.current.records = others.records;
+        if (!several) asked.current.neighbours = others.neighbours;
+      }).catch(() => undefined);
     }
-    if (shown.smoothed && server.canSmooth) {
+    if (shown.smoothed && server.keepsRecords) {
       void server.smoothed(region, 1_000).then((values) => { if (asked.current.key === key) asked.current.smoothed = values; }).catch(() => undefined);
     }
   });
   return asked.current;
+}
+
+/** How far others agree with this server, those that agree least first. */
+function agreementsOf(history: History, region: number, shown: Shown, others: Others): Agreement[] {
+  const lines: [string, RecordLine][] = [];
+  if (shown.records) lines.push(...others.records);
+  if (shown.neighbours) {
+    others.neighbours.forEach((values, name) => { if (!lines.some(([one]) => one === name)) lines.push([name, { values, halves: new Map() }]); });
+  }
+  return agreementOf(history, region, lines);
+}
+
+/** Agreement in words: how many values of each server are within the intervals. */
+function AgreementText({ agreements }: { agreements: Agreement[] }) {
+  if (agreements.length === 0) return null;
+  const doubtful = agreements.filter((one) => one.isDoubtful), rest = agreements.length - MOST_LINES;
+  return (
+    <p class="note" id="agreement">
+      Agreement, within the 95% intervals: {agreements.slice(0, MOST_LINES).map((one, place) => <span key={one.name}>{place > 0 && ", "}<span class={one.isDoubtful ? "bad-text" : ""}>{one.name} {count(one.inside)} of {count(one.values)}</span></span>)}
+      {rest > 0 && `, and ${plural(rest, "server")} that agree more`}. {doubtful.length > 0 && <strong class="bad-text">Far too few of {doubtful.map((one) => one.name).join(", ")}. </strong>}
+      <About word="agreement" />
+    </p>
+  );
 }
 
 const known = new WeakMap<History, Map<string, { version: number; values: Overlay }>>();
@@ -194,9 +239,19 @@ function Readout({ history, place, subjects, lines }: { history: History | null;
     <p class="readout">
       <span>slot {slot}, {time(history.opens(place))}{history.sampled(place) ? ", sampled" : ""}</span>
       {subjects.map((one) => <span key={one.label}><span class="swatch" style={{ background: one.color }} aria-hidden="true" />{one.label} <strong>{count(history.estimate(place, one.region))}</strong> {halfWidth(history.halfWidth(place, one.region))}</span>)}
-      {lines.map((one) => <span key={one.label}><span class="swatch thin" style={{ background: one.color }} aria-hidden="true" />{one.label} {count(one.values.get(slot) ?? NaN)}</span>)}
+      {lines.map((one) => <span key={one.label}><span class="swatch thin" style={{ background: one.color }} aria-hidden="true" />{one.label} {valueAt(one, slot)}</span>)}
     </p>
   );
+}
+
+/** The value of a line in a slot; records and smoothed slots are sparse, so of them the last one before it. */
+function valueAt(line: Line, slot: number): string {
+  const exact = line.values.get(slot);
+  if (exact !== undefined) return `${count(exact)}${line.halves === undefined ? "" : ` ${halfWidth(line.halves.get(slot) ?? NaN)}`}`;
+  let before = -1;
+  for (const one of line.values.keys()) if (one < slot && one > before) before = one;
+  if (before < 0) return "–";
+  return `${count(line.values.get(before)!)}${line.halves === undefined ? "" : ` ${halfWidth(line.halves.get(before) ?? NaN)}`} (slot ${before})`;
 }
 
 function summary(subjects: Subject[], history: History | null): string {

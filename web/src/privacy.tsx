@@ -28,7 +28,7 @@ export function PrivacySection({ model, server }: { model: Model; server: Server
           </dl>
         </div>
         {budget.text !== "" && <p class="notice warn" id="no-sample">{exhausted ? "Nothing is left to spend: " : ""}{budget.text}{exhausted ? " The estimates go on from neighbours' messages and prediction." : ""}</p>}
-        <blockquote id="guarantee">{budget.guarantee} <About word="guarantee" /></blockquote>
+        <Guarantee text={budget.guarantee} />
         <h3>What was spent, slot by slot</h3>
         {history !== null && <Spending history={history} limit={budget.epsilon} window={budget.kind === "window" ? budget.length : 0} />}
         <h3>What a user would have paid at most</h3>
@@ -36,6 +36,18 @@ export function PrivacySection({ model, server }: { model: Model; server: Server
         <p class="note">Paid since the ledger began, by all networks that share it: ε = {epsilon(budget.total_spent)}.</p>
       </div>
     </section>
+  );
+}
+
+/** The promise as a sentence; what it assumes, and what it does not cover, one step away. */
+function Guarantee({ text }: { text: string }) {
+  const end = /[.] (?=[A-Z])/.exec(text)?.index ?? text.length;
+  const rest = text.slice(end + 2);
+  return (
+    <blockquote id="guarantee">
+      {text.slice(0, end + 1)} <About word="guarantee" />
+      {rest !== "" && <details><summary>What it assumes, and what it does not cover</summary><p>{rest}</p></details>}
+    </blockquote>
   );
 }
 
@@ -80,7 +92,7 @@ function Spending({ history, limit, window }: { history: History; limit: number;
         <path class="sum" d={sums.map((value, index) => `${index === 0 ? "M" : "L"}${x(index).toFixed(1)} ${y(value).toFixed(1)}`).join("")} />
         <text x="4" y={y(limit) - 5}>limit ε = {epsilon(limit)}</text>
       </svg>
-      <figcaption class="note"><span class="key payment" aria-hidden="true" /> paid per slot, up to {epsilon(most)} <span class="key sum" aria-hidden="true" /> sum in the {window > 0 ? `window of ${window} slots` : "horizon"}, never above the limit</figcaption>
+      <figcaption class="note"><span class="key payment" aria-hidden="true" /> paid per slot, up to {epsilon(most)} <span class="key sum" aria-hidden="true" /> sum of {window > 0 ? `the ${window} slots up to there` : "the horizon up to there"}, never above the limit</figcaption>
     </figure>
   );
 }

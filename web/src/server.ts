@@ -1,7 +1,7 @@
 // One server as the page sees it: its releases, live, and its state, asked for every few seconds.
 
 import { Refused, Session } from "./api";
-import type { Budget, Columns, NeighbourColumns, NetworkStatus, PageServer, Readiness, Topology } from "./api";
+import type { Budget, Columns, NeighbourColumns, NetworkStatus, PageServer, Quality, Readiness, Topology } from "./api";
 import { History } from "./history";
 import { Metrics } from "./metrics";
 
@@ -16,6 +16,10 @@ const LONGEST_PAUSE = 8_000;
 /** Estimates of a server about another time or by another server, drawn beside its own: values by slot. */
 export type Overlay = Map<number, number>;
 
+/** Records of one server: what each says by itself, and half of its interval, by slot. */
+export interface RecordLine { values: Overlay; halves: Overlay }
+export interface Others { neighbours: Map<string, Overlay>; records: Map<string, RecordLine> }
+
 export class Server {
   connection: Connection = "connecting";
   /** Since when the connection is what it is, in milliseconds. */
@@ -27,12 +31,10 @@ export class Server {
   metrics: Metrics | null = null;
   readiness: Readiness | null = null;
   shapes: unknown = null;
-  quality: Record<string, unknown> | null = null;
+  quality: Quality | null = null;
   history: History | null = null;
   /** When the last release arrived, in milliseconds; 0 before the first. */
   arrived = 0;
-  canSmooth = false;
-  private hasQuality = false;
   private readonly stop = new AbortController();
   private readonly loadedFrom = new Map<number, number>();
   private readonly loading = new Set<string>();
@@ -42,6 +44,9 @@ export class Server {
               private readonly denied: (error: Refused) => void) {}
 
   get name(): string { return this.network?.server ?? this.place.name ?? "this server"; }
+
+  /** Whether servers pass records on, so that past slots are estimated again. */
+  get keepsRecords(): boolean { return (this.network?.lag ?? null) !== null; }
 
   start(): void { void this.run(); }
 
@@ -110,9 +115,6 @@ export class Server {
     }
     await this.readPast(this.history);
     if (topology.map && this.shapes === null) this.shapes = await this.get("/v1/map");
-    const document = await this.get<{ paths: Record<string, { get?: { parameters?: { name: string }[] } }> }>("/openapi.json");
-    this.hasQuality = "/v1/quality" in document.paths;
-    this.canSmooth = (network.lag ?? null) !== null && (document.paths["/v1/estimates"]?.get?.parameters ?? []).some((one) => one.name === "smoothed");
     this.changed();
   }
 
@@ -162,7 +164,7 @@ export class Server {
       ]);
       this.metrics = new Metrics(metrics);
       this.readiness = readiness;
-      if (this.hasQuality) this.quality = await this.get("/v1/quality");
+      this.quality = await this.get<Quality>("/v1/quality");
       this.changed();
     } catch { /* as above */ }
   }
@@ -196,11 +198,15 @@ export class Server {
     } catch { /* it is asked for again when the page is opened the next time */ }
   }
 
-  /** What neighbours estimated, by their names. */
-  async neighbours(region: string | null, slots: number): Promise<Map<string, Overlay>> {
+  /** What others say, by their names: what neighbours estimated, and the records of all servers. */
+  async others(region: string | null, slots: number): Promise<Others> {
     const query = region === null ? "" : `&region=${encodeURIComponent(region)}`;
     const columns = await this.get<NeighbourColumns>(`/v1/neighbours?slots=${slots}${query}`);
-    return new Map(Object.entries(columns.neighbours).map(([name, values]) => [name, overlay(columns.slots, values)]));
+    const neighbours = Object.entries(columns.neighbours).filter(([, values]) => values.some((one) => one !== null));
+    return {
+      neighbours: new Map(neighbours.map(([name, values]) => [name, overlay(columns.slots, values)])),
+      records: new Map(Object.entries(columns.records ?? {}).map(([name, one]) => [name, { values: overlay(one.slots, one.value), halves: overlay(one.slots, one.half_width) }])),
+    };
   }
 
   /** The smoothed past of a region, or of all regions together. */

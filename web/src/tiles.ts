@@ -4,7 +4,7 @@
 import type { History } from "./history";
 import { count, halfWidth, signed } from "./format";
 
-const FEW = 16, MANY = 60;
+const FEW = 16, MEDIUM = 24, MANY = 60;
 
 export class Tiles {
   private tiles: HTMLButtonElement[] = [];
@@ -60,6 +60,7 @@ export class Tiles {
     this.names = names;
     this.focused = 0;
     this.box.classList.toggle("few", names.length <= FEW);
+    this.box.classList.toggle("medium", names.length > MEDIUM && names.length <= MANY);
     this.box.classList.toggle("many", names.length > MANY);
     this.tiles = names.map((name, region) => {
       const tile = document.createElement("button");

@@ -41,6 +41,7 @@ from dpcrowd.schemes.history import recent_posteriors
 from dpcrowd.schemes.innovations import message_innovations, record_innovations
 from dpcrowd.schemes.messages import InfoMessages, Messages
 from dpcrowd.schemes.perturb import check_counts
+from dpcrowd.schemes.record_estimates import RecordEstimates, record_estimates
 from dpcrowd.schemes.records import Mailbox, Obstacle, RecordMessages
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.relay_join import FinalisedState, can_be_joined, finalised_state, read_finalised
@@ -358,6 +359,10 @@ class Server:
         See `filters.calibration`. They are not part of the saved state.
         """
         return self._innovations
+
+    def record_estimates(self) -> RecordEstimates:
+        """Return what each record of another server that the last `hear` has fused says by itself; relay only."""
+        return record_estimates(self._relay()[1])
 
     @property
     def judges_others(self) -> bool:

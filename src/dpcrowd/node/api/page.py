@@ -1,4 +1,4 @@
-"""The live page: its files are public and served at / and /assets; the data that it shows needs the right 'read'.
+"""The live page: its files are public, at /, /assets and /help; the data that it shows needs the right 'read'.
 
 The files are built from `web/` (`make page`), committed, and shipped with the package: nobody who runs a node needs
 Node.js. The browser may load and ask nothing but this server (Content-Security-Policy), and no script or style is
@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 
+import msgspec
 from msgspec import Struct
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dpcrowd.node.api.answers import answer, refusal
+from dpcrowd.node.api.answers import JSON, answer, refusal
+from dpcrowd.node.api.help import help_pages, read_help
 from dpcrowd.node.api.service import Tokens
 
 __all__ = ["ASSETS", "PageDescription", "PageServer", "page_apps"]
@@ -30,6 +33,7 @@ ASSETS = {
     "/assets/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 """The files of the page by their paths: name and content type."""
+_MARKDOWN = "text/markdown; charset=utf-8"
 _SECURITY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -72,8 +76,8 @@ class _File:
 class _PageFile:
     """An ASGI application that serves one file; the browser keeps a copy and asks whether it is still the same."""
 
-    def __init__(self, name: str, content_type: str) -> None:
-        self._name, self._content_type = name, content_type
+    def __init__(self, read: Callable[[], _File], content_type: str) -> None:
+        self._read, self._content_type = read, content_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._response(scope)(scope, receive, send)
@@ -81,7 +85,7 @@ class _PageFile:
     def _response(self, scope: Scope) -> Response:
         if scope["method"] not in ("GET", "HEAD"):
             return _only_get()
-        request, file = Headers(scope=scope), _read(self._name)
+        request, file = Headers(scope=scope), self._read()
         compressed = "gzip" in request.get("accept-encoding", "")
         headers = {**_SECURITY, "cache-control": "no-cache", "etag": file.tag, "vary": "accept-encoding"}
         if file.tag in request.get("if-none-match", ""):
@@ -105,9 +109,20 @@ class _Description:
 
 def page_apps(tokens: Tokens | None = None) -> dict[str, ASGIApp]:
     """Return the applications of the page by their paths; with `tokens` also /page.json, for one node."""
-    apps: dict[str, ASGIApp] = {path: _PageFile(*file) for path, file in ASSETS.items()}
+    apps: dict[str, ASGIApp] = {path: _PageFile(partial(_read, name), kind) for path, (name, kind) in ASSETS.items()}
+    apps |= _help_apps()
     if tokens is not None:
         apps["/page.json"] = _Description(tokens)
+    return apps
+
+
+def _help_apps() -> dict[str, ASGIApp]:
+    """Return the applications of the documentation: the page's own HTML, which draws the Markdown beside it."""
+    html = _PageFile(partial(_read, "index.html"), ASSETS["/"][1])
+    apps: dict[str, ASGIApp] = {"/help": html, "/help/contents.json": _PageFile(_contents, JSON)}
+    for page in help_pages():
+        apps[f"/help/{page.name}"] = html
+        apps[f"/help/{page.name}.md"] = _PageFile(partial(_read_markdown, page.name), _MARKDOWN)
     return apps
 
 
@@ -117,6 +132,19 @@ def _only_get() -> Response:
 
 @lru_cache(maxsize=len(ASSETS))
 def _read(name: str) -> _File:
-    plain = files("dpcrowd.node.api").joinpath("assets", name).read_bytes()
+    return _file_of(files("dpcrowd.node.api").joinpath("assets", name).read_bytes())
+
+
+@lru_cache(maxsize=8)
+def _read_markdown(name: str) -> _File:
+    return _file_of(read_help(name))
+
+
+@lru_cache(maxsize=1)
+def _contents() -> _File:
+    return _file_of(msgspec.json.encode(help_pages()))
+
+
+def _file_of(plain: bytes) -> _File:
     digest = hashlib.sha256(plain).hexdigest()[:20]
     return _File(plain, gzip.compress(plain, 9, mtime=0), f'"{digest}"')

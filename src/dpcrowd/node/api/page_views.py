@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-__all__ = ["History", "NeighbourHistory", "ServerPlace", "Topology"]
+__all__ = ["History", "NeighbourHistory", "RecordHistory", "ServerPlace", "Topology"]
 
 Column = list[float | None]
 
@@ -38,8 +38,19 @@ class History(Struct, frozen=True, kw_only=True):
     half_width: Annotated[list[Column], Meta(description="One list per region: half of the 95% interval.")]
 
 
+class RecordHistory(Struct, frozen=True, kw_only=True):
+    """Records of one server: each list has one entry per record, oldest first."""
+
+    slots: list[int]
+    value: Annotated[
+        Column,
+        Meta(description="Its noisy counts divided by its share: an estimate of the population by this record alone."),
+    ]
+    half_width: Annotated[Column, Meta(description="Half of its 95% interval, from the noise and the share.")]
+
+
 class NeighbourHistory(Struct, frozen=True, kw_only=True):
-    """What neighbours themselves estimated, as their last messages said; kept in memory since the node started."""
+    """What other servers say, by their last messages or records; kept in memory since the node started."""
 
     region: Annotated[str | None, Meta(description="The region; null: the sum over all regions.")]
     slots: list[int]
@@ -50,6 +61,14 @@ class NeighbourHistory(Struct, frozen=True, kw_only=True):
             "its message had none. Records of `relay` have none at all."
         ),
     ]
+    records: Annotated[
+        dict[str, RecordHistory],
+        Meta(
+            description="Networks of `relay`: by server, neighbour or not, the records of others that were accepted in "
+            "these slots. Servers that have the same records publish the same estimates; whether they agree is seen "
+            "in the records."
+        ),
+    ] = {}
 
 
 class ServerPlace(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.live.log_limits import StorageLog
 from dpcrowd.node.live.neighbour_estimates import NeighbourEstimates
+from dpcrowd.node.live.record_history import KeptRecords
 from dpcrowd.node.live.slot_cycle import Counting
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import Machine
@@ -105,6 +106,7 @@ class Executor:
         self.storage_log = storage_log or StorageLog()
         self._recorder = recorder
         self.neighbour_estimates = NeighbourEstimates()
+        self.kept_records = KeptRecords()
         self._queue: asyncio.Queue[_Queued | BaseException] = asyncio.Queue()  # or what has ended a timer
         self._given = self._handled = 0
         self._over = False
@@ -267,6 +269,8 @@ class Executor:
             case do.StoreRelease(release, _, senders):
                 await self._store_release(instruction)
                 self.neighbour_estimates.released(release.slot, tuple(senders), len(release.regions))
+                if self.machine.server.keeps_records:
+                    self.kept_records.add(self.machine.server.record_estimates(), self.machine.view.names)
             case do.StoreCounters(counters):
                 await self.in_thread(self._storage.memory.remember, counters)
             case do.Publish(release):

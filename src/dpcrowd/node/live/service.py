@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
+import msgspec
+
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
 from dpcrowd.node.api.serve import ApiServer
@@ -213,9 +215,13 @@ class NodeService:
         return await asyncio.to_thread(read_shapes, self.config.network.parent / geojson) if geojson else None
 
     def neighbour_history(self, slots: int, region: str | None) -> NeighbourHistory:
-        network = self.revision
-        names = network.neighbours(self.config.server, max(self.clock.slot_of(self._wall.now()), 0))
-        return self.executor.neighbour_estimates.history(slots, region, network.regions, names)
+        network, slot = self.revision, max(self.clock.slot_of(self._wall.now()), 0)
+        names = network.neighbours(self.config.server, slot)
+        history = self.executor.neighbour_estimates.history(slots, region, network.regions, names)
+        number = None if region is None else network.regions.index(region)
+        servers = [server.name for server in network.servers]
+        records = self.executor.kept_records.history(slot - slots, number, len(network.regions), servers)
+        return msgspec.structs.replace(history, records=records)
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         problems = []

@@ -125,7 +125,7 @@ def test_what_neighbours_estimated() -> None:
     """Thin lines beside the own one show whether servers agree."""
     client = Client(app_of(FakeService()))
     answer = client.get("/v1/neighbours?slots=1", headers=READER).json()
-    assert answer == {"region": None, "slots": [99], "neighbours": {"b": [7.5]}}
+    assert answer == {"region": None, "slots": [99], "neighbours": {"b": [7.5]}, "records": {}}
     assert client.get("/v1/neighbours?region=north", headers=READER).json()["region"] == "north"
     assert client.get("/v1/neighbours?region=north&region=south", headers=READER).status_code == 400
 

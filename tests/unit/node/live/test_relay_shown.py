@@ -77,6 +77,11 @@ def test_all_servers_and_messages_are_told(files: Path) -> None:
                 assert metrics[f'dpcrowd_records_forwarded_total{{neighbour="{name}"}}'] == neighbour.records_forwarded
             for name in FIVE:
                 assert metrics[f'dpcrowd_server_missing{{server="{name}"}}'] == 0
+            records = world.runs["a"].live.neighbour_history(1_000, None).records
+            assert {name: len(one.slots) for name, one in records.items()} == {
+                server.name: server.records for server in status.servers[1:]
+            }
+            assert all(half is not None and half > 0 for one in records.values() for half in one.half_width)
 
     run_virtually(story)
 

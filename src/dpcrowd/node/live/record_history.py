@@ -1,0 +1,67 @@
+"""Records of other servers in the last slots, as estimates of the population, for the page that shows agreement.
+
+In a network of relay servers exchange records, not estimates: two servers that have the same records publish the same
+numbers. What can differ is what the records say. So the page draws, beside the estimate, what each other server's
+records say by themselves. They are kept in memory, since the process started; their origins have noised and paid them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.node.api.page_views import RecordHistory
+from dpcrowd.schemes.base import half_width
+from dpcrowd.schemes.record_estimates import RecordEstimates
+
+__all__ = ["KeptRecords"]
+
+_MOST_NUMBERS = 2_000_000
+"""Numbers that are kept of all servers together: records times regions."""
+_MOST_RECORDS = 5_000
+_FEWEST_RECORDS = 8
+
+_Numbers = NDArray[np.float32]
+
+
+class KeptRecords:
+    """The last records of each other server, values and half widths by region with the total in front."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, deque[tuple[int, _Numbers, _Numbers]]] = {}
+
+    def add(self, estimates: RecordEstimates, names: Sequence[str]) -> None:
+        """Keep the records that a slot has brought; `names` are the servers by number."""
+        width = estimates.value.shape[1] + 1
+        size = min(max(_MOST_NUMBERS // (width * max(len(names), 1)), _FEWEST_RECORDS), _MOST_RECORDS)
+        values = np.column_stack([estimates.total, estimates.value]).astype(np.float32)
+        halves = half_width(np.column_stack([estimates.total_variance, estimates.variance])).astype(np.float32)
+        for row, (number, slot) in enumerate(zip(estimates.origin.tolist(), estimates.slot.tolist(), strict=True)):
+            kept = self._records.setdefault(names[number], deque(maxlen=size))
+            if kept and slot <= kept[-1][0]:  # late, or slots have begun again: the latest arrival is the right one
+                others = [one for one in kept if one[0] != slot]
+                kept.clear()
+                kept.extend(sorted([*others, (slot, values[row], halves[row])], key=lambda one: one[0]))
+            else:
+                kept.append((slot, values[row], halves[row]))
+
+    def history(self, since: int, number: int | None, regions: int, names: Sequence[str]) -> dict[str, RecordHistory]:
+        """Return the records of these servers from slot `since` on: of one region, by its number, or of the total."""
+        place = 0 if number is None else number + 1
+        histories = {}
+        for name in names:
+            kept = [one for one in self._records.get(name, ()) if one[0] >= since and len(one[1]) == regions + 1]
+            if kept:
+                histories[name] = RecordHistory(
+                    slots=[slot for slot, _, _ in kept],
+                    value=[_number(values[place]) for _, values, _ in kept],
+                    half_width=[_number(halves[place]) for _, _, halves in kept],
+                )
+        return histories
+
+
+def _number(value: np.float32) -> float | None:
+    return round(float(value), 1) if np.isfinite(value) else None

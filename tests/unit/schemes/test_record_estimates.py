@@ -1,0 +1,46 @@
+"""What single records of other servers say about the population, shown beside the estimate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.records import RecordTable
+from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.record_estimates import _alone
+from relay_support import Network, message_of
+
+SHARE = 0.25
+PROCESS_VAR = np.array([30.0, 60.0])
+NETWORK = Network(
+    np.array([0.5, SHARE, 0.25]),
+    ProcessModel.of(1.0, PROCESS_VAR),
+    Guarantee.window(4, epsilon=2.0),
+    samples=4,
+    phases=np.zeros(3, int),
+)
+
+
+def test_a_record_divided_by_its_share_with_the_variance_of_its_noise() -> None:
+    """A line of raw counts would look like a server that sees a quarter of the people, not like agreement."""
+    server = NETWORK.server(0)
+    records = {(1, 0): np.array([25.0, 50.0]), (2, 1): np.array([40.0, 44.0])}
+    server.observe(0, [50, 100])
+    server.hear({9: message_of(records, [(1, 0)], NETWORK.price)})
+    first = server.record_estimates()
+    assert (first.origin.tolist(), first.slot.tolist()) == ([1], [0]), "its own sample is not among them"
+    np.testing.assert_allclose(first.value, [[100.0, 200.0]])
+    np.testing.assert_allclose(first.variance, [NETWORK.noise_var / SHARE**2 + PROCESS_VAR])
+    np.testing.assert_allclose(first.total, [300.0])
+    np.testing.assert_allclose(first.total_variance, first.variance.sum(axis=1))
+    server.observe(1, None)
+    server.hear({9: message_of(records, [(1, 0), (2, 1)], NETWORK.price)})
+    second = server.record_estimates()
+    assert (second.origin.tolist(), second.slot.tolist()) == ([2], [1]), "each record is shown once"
+
+
+def test_regions_that_share_a_draw_are_known_together_only() -> None:
+    """The noisy sum of a group is at its lowest region: drawn as that region alone it would be far too high."""
+    groups = np.array([[0, 0, 2, 3, 3], [0, 1, 2, 3, 4]])
+    table = RecordTable(np.zeros((2, 5)), np.ones(2), np.ones(2), groups)
+    assert _alone(table, np.array([0, 1])).tolist() == [[False, False, True, False, False], [True] * 5]
