@@ -44,7 +44,8 @@ ServerCounts: TypeAlias = Ints
 """(slots, servers, regions): the counts that each server sees."""
 
 Shares: TypeAlias = Floats
-"""(servers,), or (slots, servers) where they change: the fraction of the population that each server sees."""
+"""(servers,), (slots, servers) where they change, or (1, servers, regions) where they differ by region: the fraction of
+the population that each server sees."""
 
 Estimates: TypeAlias = Floats
 """(..., servers, regions): the estimates of all servers, or their variances."""

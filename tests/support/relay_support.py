@@ -93,7 +93,7 @@ class Network:
 
     def server(self, number: int, account: Account | None = None) -> Server:
         noise = KnownNoise(self.servers, self.model.regions, number)
-        share = float(self.shares[number])
+        share = float(self.shares[number]) if self.shares.ndim == 1 else self.shares[number]
         options: dict[str, Any] = {"number": number, "share": share, "allow_simulated_noise": True, "account": account}
         return Server(self.scheme(), self.setting(number), noise, **options)
 
@@ -183,7 +183,7 @@ class CentralFilter:
 
     def _honest_var(self, origin: int, values: Floats, level: Floats | None) -> Floats:
         """R of a record, region by region."""
-        network, share = self.network, float(self.network.shares[origin])
+        network, share = self.network, self.network.shares[origin]
         if network.observation == "paper":
             spread = share**2 * network.model.one_step_var
         else:
@@ -250,7 +250,9 @@ class CentralFilter:
 
     def _vote(self, recent: list[float], voters: list[tuple[float, int, Floats]], total: float) -> float:
         """With few records: whether more are against the prior than for it; in a tie the smaller claim wins."""
-        opponents = [(ratio, values.sum() / self.network.shares[o]) for ratio, o, values in voters if ratio > 36.0]
+        opponents = [
+            (ratio, values.sum() / self.network.shares[o].mean()) for ratio, o, values in voters if ratio > 36.0
+        ]
         if not opponents:
             return 1.0
         against = len(opponents) + sum(ratio > 36.0 for ratio in recent)
@@ -269,7 +271,7 @@ class CentralFilter:
             return penalty
         totals, spreads = {}, {}
         for (o, values), var in zip(held, variances, strict=True):
-            totals[o], spreads[o] = values.sum() / shares[o], var.sum() / shares[o] ** 2
+            totals[o], spreads[o] = values.sum() / shares[o].mean(), var.sum() / shares[o].mean() ** 2
             if totals[o] < 0 and totals[o] ** 2 > 36.0 * spreads[o]:
                 totals[o] = np.inf  # nobody counts fewer than none
         ranked = sorted(totals, key=lambda o: totals[o])

@@ -41,7 +41,7 @@ def networks(draw: Any) -> Network:
     if draw(st.booleans()):
         model = draw_course(rng, d, draw(st.integers(1, 5)), draw(st.sampled_from([0.0, 0.5, 0.9])))
     return Network(
-        shares=rng.uniform(0.1, 1.0, servers),
+        shares=rng.uniform(0.1, 1.0, (servers, d) if d > 1 and draw(st.booleans()) else servers),
         model=model,
         guarantee=Guarantee.window(length, 2.0) if window else Guarantee.finite(SLOTS, 4.0),
         samples=draw(st.integers(2, length)),

@@ -243,8 +243,10 @@ def laplace_var(epsilon: float, sensitivity: int = 1) -> float:
 def make_server(world: World, name: str, setting: Setting, number: int) -> Server:
     """One server of a world, with the share, noise and step that it has in the batch."""
     phases = None if setting.phases is None else setting.phases[number : number + 1]
-    alone = replace(setting, servers=1, phases=phases, peers=Peers(number, world.shares[:, 0]))
-    share = float(world.shares[number, 0])
+    one_share = world.shares.shape[1] == 1
+    peers = Peers(number, world.shares[:, 0] if one_share else world.shares)
+    alone = replace(setting, servers=1, phases=phases, peers=peers)
+    share = float(world.shares[number, 0]) if one_share else world.shares[number]
     options = {} if setting.phases is None else {"sampling": "staggered", "interval": 3}
     noise = world.noise(only=number)
     scheme = make_scheme(name, **options)

@@ -111,6 +111,7 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
         "scheme": method.name,
         **{name: getattr(method, name) for name in ("samples", "reach", "lag", "process_var", "observation")},
         "shares": {server.name: server.share for server in network.servers},
+        "shares_by_region": {server.name: dict(server.shares) for server in network.servers if server.shares},
         "links": [link.between for link in network.links],
     }
     warnings = (_OBSERVED_AS_IN_PAPER.format(path=path),) if method.observation == "paper" else ()

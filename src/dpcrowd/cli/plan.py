@@ -50,10 +50,10 @@ _DIGITS = tuple("0123456789.")
 @options.static
 @click.option(
     "--shares",
-    metavar="KIND|H,H,…",
+    metavar="KIND|H,H,…|FILE",
     help="Shares of the population: equal (every user at one server), partition (drawn, they sum to 1), uniform (drawn "
-    "independently, from 0.05 to 1), or one number per server.  [default: those of a network.toml, else equal; uniform "
-    "for the paper's data sets]",
+    "independently, from 0.05 to 1), one number per server, or a CSV file with the columns server,share or "
+    "server,region,share.  [default: those of a network.toml, else equal; uniform for the paper's data sets]",
 )
 @click.option("--users", default="pinned", show_default=True, help="Whether users are pinned to a server, or roaming.")
 @click.option(
@@ -141,7 +141,7 @@ def plan(
         result = make_plan(
             None if level is None else _levels(level),
             process_var=variances[0] if variances is not None and len(variances) == 1 else variances,
-            shares=_numbers("--shares", shares) if shares is not None and shares[:1] in _DIGITS else shares,
+            shares=_shares_option(shares),
             dynamic=None if static is None else not static,
             reach=_hops("--reach", reach),
             hops_per_slot=_hops("--hops-per-slot", hops_per_slot),
@@ -269,7 +269,13 @@ def _print_traffic(result: Any, say: Any) -> None:
     say(f"all servers together: {packets:,.0f} packets and {_size(size)} per day, and {heartbeats}")
 
 
-def _shares(shares: str | tuple[float, ...]) -> str:
+def _shares_option(shares: str | None) -> Any:
+    """Return numbers as such; a kind or the name of a file stays what it is."""
+    numeric = shares is not None and shares[:1] in _DIGITS and not shares.lower().endswith(".csv")
+    return _numbers("--shares", shares) if shares is not None and numeric else shares
+
+
+def _shares(shares: str | tuple[Any, ...]) -> str:
     """Return the kind of shares in words."""
     kinds = {
         "equal": "equal shares",
@@ -277,7 +283,11 @@ def _shares(shares: str | tuple[float, ...]) -> str:
         "uniform": "drawn shares from 0.05 to 1",
         "per-slot": "shares from 0.05 to 1 drawn in every slot",
     }
-    return kinds[shares] if isinstance(shares, str) else f"given shares that sum to {sum(shares):.4g}"
+    if isinstance(shares, str):
+        return kinds[shares]
+    if isinstance(shares[0], tuple):
+        return "given shares that differ by region"
+    return f"given shares that sum to {sum(shares):.4g}"
 
 
 def _distance(reach: int | str) -> str:

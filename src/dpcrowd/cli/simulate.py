@@ -53,8 +53,9 @@ _COSTS = {
 @options.observation
 @click.option(
     "--shares",
-    help="How shares of the population are drawn: uniform, per-slot or partition.  [default: those of a network.toml, "
-    "else uniform]",
+    metavar="KIND|FILE",
+    help="Shares of the population: how they are drawn (uniform, per-slot or partition), or a CSV file with the "
+    "columns server,share or server,region,share.  [default: those of a network.toml, else uniform]",
 )
 @options.composition
 @click.option(

@@ -50,12 +50,14 @@ def predict_matrix(
 
 
 def group_info(group_noisy: Floats, share: Floats, group_var: Floats, members: Floats) -> tuple[Floats, Floats]:
-    """Return the information of scalar measurements z_g = H sum_{k in g} r_k + noise.
+    """Return the information of scalar measurements z_g = H sum_{k in g} r_k + noise, or sum_{k in g} H_k r_k + noise.
 
     group_noisy, group_var  (N, d): value and variance of the group whose pivot is region g; variance inf: no group
     members                 (N, d, d): members[n, g, k] = 1 if region k is in the group with pivot g
     info_vec is (N, d) = H sum_g 1_g z_g/R_g and info_mat (N, d, d) is H^2 sum_g 1_g 1_g^T/R_g.
     """
+    if share.shape[-1] > 1:  # shares differ by region
+        members, share = members * share[:, None, :], np.ones((len(share), 1))
     weight = share / group_var
     scaled = members * weight[..., None]
     info_vec = np.einsum("ngk,ng->nk", scaled, group_noisy)

@@ -80,7 +80,7 @@ class OriginScores:
         mean, mean_var, known = posterior
         rates = _usual_rates(self.score.shape[1])
         facts = (
-            table.noisy, table.var, table.shares, reference.level, reference.level_var, observation == "paper",
+            table.noisy, table.var, table.by_region, reference.level, reference.level_var, observation == "paper",
             process_var, mean, mean_var, known, rates, _LIMITS, self.score, self.usual, self.suspicious,
         )  # fmt: skip
         if words is not None and (by_bits := compiled(judge_origins_by_bits, engine)) is not None:
@@ -141,7 +141,7 @@ def start_penalty(
     rows, origins = held_pairs(indptr, indices, table)
     several = receivers & (np.bincount(rows, minlength=len(receivers)) > 1)
     rows, origins = rows[several[rows]], origins[several[rows]]
-    share = table.shares[origins]
+    share = table.mean_shares[origins]
     variance = pair_var(rows, origins, table, reference, observation, process_var)
     row = (np.cumsum(several) - 1)[rows]
     receiver_count = int(np.count_nonzero(several))

@@ -52,7 +52,7 @@ class PersistentRecords:
     origins    (k,) the places of the servers that have made records
     noisy      (k, n, d) z; 0 where a receiver does not have the record
     noise_var  (k, n, d) the variance of its noise, with what a guard adds; infinite where there is no record
-    shares     (m, n, 1) of all servers of the receiver's network
+    shares     (m, n, 1) of all servers of the receiver's network, or (m, n, d) where they differ by region
     people     (n, d) r, for the variance of the deviations
     """
 
@@ -62,7 +62,7 @@ class PersistentRecords:
     shares: Floats
     people: Floats
     partition: Bools
-    """(n, 1) whether the users of the receiver's network are partitioned."""
+    """(n, 1) or (n, d) whether the users of the receiver's network are partitioned."""
 
 
 def fuse_persistent(
@@ -101,8 +101,11 @@ def fuse_persistent(
 
 
 def are_partitioned(shares: Floats) -> Bools:
-    """Return whether shares (..., m) sum to 1, so that every user is at one server."""
-    return np.asarray(np.abs(shares.sum(axis=-1) - 1.0) <= _SUM_TOLERANCE)
+    """Return whether shares (..., m, 1) or (..., m, d) sum to 1, so that every user of a region is at one server.
+
+    Returns (..., 1) or (..., d).
+    """
+    return np.asarray(np.abs(shares.sum(axis=-2) - 1.0) <= _SUM_TOLERANCE)
 
 
 def _consistent(cross: Floats, spread: Floats, variance: Floats) -> Floats:

@@ -61,7 +61,7 @@ class RecordTable:
 
     noisy   (O, d)
     var     (O,) alpha times the variance of the noise; 0: there is no record
-    shares  (O,)
+    shares  (O,), or (O, d) where they differ by region
     groups  (O, d) the lowest region of each region's group, or None if every region is by itself. No sum over records
             looks at it yet: a record with groups must not get this far
     """
@@ -70,6 +70,21 @@ class RecordTable:
     var: Floats
     shares: Floats
     groups: Ints | None = None
+
+    @property
+    def by_region(self) -> Floats:
+        """The shares with an axis of regions, (O, 1) or (O, d)."""
+        return self.shares if self.shares.ndim == 2 else self.shares[:, None]
+
+    @property
+    def mean_shares(self) -> Floats:
+        """The mean share of each origin over its regions, (O,), added one after the other, as in the compiled loop."""
+        if self.shares.ndim == 1:
+            return self.shares
+        total = np.zeros(len(self.shares))
+        for k in range(self.shares.shape[1]):
+            total = total + self.shares[:, k]
+        return np.asarray(total / self.shares.shape[1])
 
 
 @dataclass(frozen=True)
@@ -160,7 +175,7 @@ def record_sums(
         mean, var, known = (prior, prior_var, active) if posterior is None else _written(posterior)
         loop(
             indptr, indices, NO_WORDS if words is None else words, words is not None, active, table.noisy, table.var,
-            table.shares, reference.level, reference.level_var, prior, prior_var, guarded, penalty,
+            table.by_region, reference.level, reference.level_var, prior, prior_var, guarded, penalty,
             penalised, reference.limit, observation == "paper", process_var, servers,
             reference.recent if guarded else out.recent, out.recent, out.scale, out.y, out.info, posterior is not None,
             np.inf if posterior is None else posterior.doubtful, mean, var, known,
@@ -171,7 +186,7 @@ def record_sums(
     there = active[rows]
     rows, origins = rows[there], origins[there]
     variance = pair_var(rows, origins, table, reference, observation, process_var)
-    share = table.shares[origins][:, None]
+    share = table.by_region[origins]
     penalties = _penalties(rows, origins % servers, reference)
     if guarded:
         growth, recent, scale = _guard(rows, origins, table, reference, variance, penalties)
@@ -220,7 +235,7 @@ def pair_var(
     process_var: Floats,
 ) -> Floats:
     """Return R of each record (origin) for each of its receivers (row), before guard and penalty, (pairs, d)."""
-    share = table.shares[origins][:, None]
+    share = table.by_region[origins]
     if observation == "paper":
         spread = share * share * process_var
     else:  # where the level is unknown, the record itself says how many there may be
@@ -245,7 +260,7 @@ def squared_residuals(
 
     Returns the squares (pairs, d), each 1 on average for an honest origin, and their means over the regions (pairs,).
     """
-    share = table.shares[origins][:, None]
+    share = table.by_region[origins]
     residual = table.noisy[origins] - share * mean[rows]
     squared = residual * residual / (variance + share * share * mean_var[rows])
     total = np.zeros(len(rows))
@@ -268,7 +283,7 @@ def _guard(
     trusted = np.ones(len(rows), dtype=np.bool_) if penalty is None else penalty == 1.0
     recent = reference.recent.copy()
     scale = np.ones(len(recent))
-    claims = table.noisy[origins].sum(axis=1) / table.shares[origins]
+    claims = table.noisy[origins].sum(axis=1) / table.mean_shares[origins]
     for row in np.unique(rows):
         here = (rows == row) & trusted
         own = mean[here]

@@ -29,6 +29,7 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
     """Sum the records of each active receiver; if `updated`, its posterior follows from the prior and the sums.
 
     have, by_bits  the records as bits (N, words) instead of the lists in indptr and indices
+    shares         (O, 1), or (O, d) where they differ by region
     doubtful       a scale above this multiplies the variance of the prior
 
     One pass over the records has the sums that hold if the guard changes nothing, and what the guard looks at. A second
@@ -36,6 +37,7 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
     records and prior are those of an earlier receiver of its run takes over that one's results.
     """
     count, regions = y.shape
+    by_region = shares.shape[1] > 1
     pool = POOL
     most = servers
     if not by_bits:
@@ -62,8 +64,9 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
             packed, twin, twin_records = first, -1, 0
             for o in range(servers):
                 if var[first + o] > 0.0:
-                    share, noise_var = shares[first + o], var[first + o]
+                    noise_var = var[first + o]
                     for k in range(regions):
+                        share = shares[first + o, k if by_region else 0]
                         z = noisy[first + o, k]
                         table[k, o, 0], table[k, o, 1], table[k, o, 2] = z, share, share * share
                         table[k, o, 3] = z * z / (limit * noise_var) if z < 0.0 else 0.0
@@ -188,7 +191,12 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                             for k in range(regions):
                                 claim += table[k, o, 0]
                             if claim >= 0.0:
-                                rival = min(rival, claim / table[0, o, 1])
+                                share = table[0, o, 1]
+                                if by_region:
+                                    for k in range(1, regions):
+                                        share += table[k, o, 1]
+                                    share /= regions
+                                rival = min(rival, claim / share)
                     if majority == 0:
                         total = 0.0
                         for k in range(regions):
@@ -243,7 +251,7 @@ def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be co
     """
     most_usual, most, suspect, learning, forgiving = limits
     count, regions = mean.shape
-    servers = scores.shape[1]
+    servers, by_region = scores.shape[1], shares.shape[1] > 1
     room: Any = 0
     for first in range(0, count, servers):
         room = max(room, np.int64(indptr[min(first + servers, count)]) - np.int64(indptr[first]))
@@ -269,7 +277,7 @@ def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be co
         for k in range(regions):
             for e in range(records):
                 i, o = np.uint64(first) + receivers[e], np.uint64(first) + origins[e]
-                share = shares[o]
+                share = shares[o, k if by_region else 0]
                 if paper:
                     spread = share * share * process_var[k]
                 else:
@@ -314,7 +322,7 @@ def judge_origins_by_bits(  # noqa: PLR0912, PLR0915  (one loop)
     """
     most_usual, most, suspect, learning, forgiving = limits
     count, regions = mean.shape
-    servers = scores.shape[1]
+    servers, by_region = scores.shape[1], shares.shape[1] > 1
     residuals, origins = np.empty(rates.shape[0]), np.empty(rates.shape[0], dtype=np.uint64)
     number, total, twin, first = 0, 0.0, -1, 0
     for i in range(count):
@@ -340,9 +348,9 @@ def judge_origins_by_bits(  # noqa: PLR0912, PLR0915  (one loop)
                     x ^= lowest
             for e in range(number):
                 o = origins[e]
-                share = shares[o]
                 each = 0.0
                 for k in range(regions):
+                    share = shares[o, k if by_region else 0]
                     if paper:
                         spread = share * share * process_var[k]
                     else:

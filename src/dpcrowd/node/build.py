@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 
+import numpy as np
+
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.keys.files import read_private_key
@@ -85,7 +88,7 @@ def _coarsest(network: NetworkConfig) -> float:
     """Return the deviation of the noisiest sample: an even part of the budget, at the smallest share of people."""
     guarantee = network.guarantee()
     even = max(guarantee.total // guarantee.length, 1) / NANO
-    smallest = min(server.counted_share for server in network.servers)
+    smallest = float(network.shares.min())
     return math.sqrt(2.0) * guarantee.sensitivity / (even * smallest)
 
 
@@ -101,7 +104,7 @@ def revision_of(
             network.setting(name),
             noise,
             number=view.me,
-            share=network.server(name).counted_share,
+            share=_share_of(network, view.me),
             max_degree=network.max_degree(),
             beta=network.beta,
             account=account,
@@ -109,6 +112,12 @@ def revision_of(
         )
 
     return Revision(view, make_server)
+
+
+def _share_of(network: NetworkConfig, number: int) -> float | Floats:
+    """Return the share of a server, or its shares by region."""
+    shares = network.shares
+    return float(shares[number]) if shares.ndim == 1 else np.asarray(shares[number])
 
 
 def make_machine(

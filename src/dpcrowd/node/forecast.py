@@ -63,18 +63,18 @@ def forecast(network: NetworkConfig, server: str) -> Forecast | None:
     if not adaptive:
         return None
     slots = min(_SLOTS, guarantee.length * (_WINDOWS if guarantee.kind == "window" else 1))
-    share = network.server(server).counted_share
     truth, variance = _crowd(network, slots)
     regions = truth.shape[1]
+    share = np.array(network.server(server).counted_shares(network.regions[:regions]))[None]
     setting = replace(network.setting(server), model=ProcessModel.of(1.0, variance), form="diagonal")
     rng = np.random.default_rng(_SEED + 1)
     noise = SeededNoise([np.random.SeedSequence(_SEED)], 1, regions)
     hearing = inbox_hearing(1, default_gain(network.max_degree()))
-    state, shares = scheme.start(setting), np.array([[share]])
+    state = scheme.start(setting)
     samples, spent_at, standstill, still = 0, None, 0, 0
     for slot in range(slots):
-        counts = rng.binomial(truth[slot], share)[None, :]
-        release = run_slot(scheme, state, slot, shares, counts, noise, hearing)
+        counts = rng.binomial(truth[slot], share)
+        release = run_slot(scheme, state, slot, share, counts, noise, hearing)
         if release.sampled.any():
             samples, still = samples + 1, 0
         elif (state.controllers.next_slot <= slot).any():  # it would have sampled, had it been able to pay

@@ -59,7 +59,10 @@ def half_width(variance: Floats, factor: float = Z95) -> Floats:
 
 @dataclass(frozen=True)
 class Peers:
-    """Public facts about the network of one server: its own number, and the shares of all servers, (m,)."""
+    """Public facts about the network of one server: its own number, and the shares of all servers.
+
+    shares  (m,), or (m, d) where they differ by region
+    """
 
     number: int
     shares: Floats
@@ -247,7 +250,10 @@ class Scheme(ABC):
 
     @abstractmethod
     def plan(self, state: Any, slot: int, shares: Floats) -> Plan:
-        """Decide what to sample, from public facts and past releases; `shares` is (N, 1)."""
+        """Decide what to sample, from public facts and past releases.
+
+        shares  (N, 1), or (N, d) where they differ by region
+        """
 
     @abstractmethod
     def perturb(self, state: Any, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:

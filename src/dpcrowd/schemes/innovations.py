@@ -51,7 +51,7 @@ def record_innovations(state: RelayState) -> Floats:
         variance = pair_var(
             rows, origins, table, reference, state.setting.observation, state.setting.model.one_step_var
         )
-        share = table.shares[origins][:, None]
+        share = table.by_region[origins]
         prior, prior_var = prior_of(state, slot)
         info_vec, info_mat = share * table.noisy[origins] / variance, share * share / variance
         values.append(normalised_innovations(info_vec, info_mat, prior[0], prior_var[0]))

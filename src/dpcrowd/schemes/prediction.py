@@ -74,7 +74,7 @@ class PublicFacts:
     """The facts from which the accuracy follows.
 
     model, alpha, observation, form  as in a setting
-    shares     (m,) shares of all servers
+    shares     (m,) shares of all servers, or (m, d) where they differ by region
     delays     (receivers, m): slots until a receiver has the records of an origin; -1: never
     blocks     how many blocks of rows `delays` has, where links change: the same receivers, for records of other slots
     phases     gives, for a number of samples, (m,) offsets from 0 to w - 1, as `samples_due` takes them
@@ -106,6 +106,11 @@ class PublicFacts:
             return np.arange(number)
         order = np.argsort(self.model.noise_var, kind="stable")
         return np.sort(order[np.linspace(0, number - 1, _REGIONS).astype(np.int64)])
+
+    @cached_property
+    def shares_of_regions(self) -> Floats:
+        """Return the shares with an axis of these regions, (m, 1) or (m, regions)."""
+        return self.shares[:, None] if self.shares.ndim == 1 else self.shares[:, self.regions]
 
     @cached_property
     def process_var(self) -> Floats:
@@ -184,7 +189,7 @@ def record_noise(facts: PublicFacts, samples: int) -> float:
 
 def record_weights(facts: PublicFacts, samples: int) -> Floats:
     """Return the information H^2/R that a record of each server adds, (m, regions)."""
-    shares = facts.shares[:, None]
+    shares = facts.shares_of_regions
     if facts.observation == "paper":
         spread = np.square(shares) * facts.paper_var
     else:

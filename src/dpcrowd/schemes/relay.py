@@ -243,7 +243,7 @@ class Relay(Scheme):
         speaks = reading.charge[:, 0] > 0
         state.noisy[place] = reading.noisy
         np.multiply(speaks, self._record_var(state, plan.noise_var[:, 0]), out=state.var[place])
-        state.shares[place] = plan.shares[:, 0]
+        self._put_shares(state, place, plan.shares)
         totals = record_totals(reading.noisy, speaks, graph.degree, state.setting.runs, hearing.engine)
         state.value_bytes[place] = totals[:2]
         if state.links is not None:
@@ -258,6 +258,16 @@ class Relay(Scheme):
         size, number = state.value_bytes.sum(axis=0)  # records on their way have the average size
         state.traffic.value_bytes = state.traffic.records * size / np.maximum(number, 1)
         return oldest
+
+    @staticmethod
+    def _put_shares(state: RelayState, place: int, shares: Floats) -> None:
+        """Keep the shares of a slot, (N, 1) or (N, d); the first ones say whether they differ by region."""
+        if shares.shape[1] == 1:
+            state.shares[place] = shares[:, 0]
+            return
+        if state.shares.ndim == 2:
+            state.shares = np.zeros((*state.shares.shape, shares.shape[1]))
+        state.shares[place] = shares
 
     def _receive(self, state: RelayState, plan: Plan, reading: Reading, messages: RecordMessages) -> Ints:
         """Put a server's own record and those that it has received into its table.

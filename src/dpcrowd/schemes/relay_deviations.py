@@ -92,9 +92,9 @@ def _records(
         return None
     noisy = np.where(has, table.noisy.reshape(runs, servers, -1)[run][:, origins].swapaxes(0, 1), 0.0)
     noise_var = np.where(has, table.var.reshape(runs, servers)[run][:, origins].T[..., None], 1.0)
-    by_run = table.shares.reshape(runs, servers)
+    by_run = table.by_region.reshape(runs, servers, -1)
     partition = are_partitioned(by_run)
-    shares = by_run.T[:, run][..., None]
+    shares = by_run.swapaxes(0, 1)[:, run]
     share = shares[origins]
     with np.errstate(invalid="ignore", divide="ignore"):
         claim = ordered_sum(noisy) / ordered_sum(np.where(has, share, 0.0))
@@ -104,7 +104,7 @@ def _records(
     factor = _guard(state, slot, rows, origins, (noisy, noise_var, share, people), reference)
     usual = noise_var + np.maximum(share * (1.0 - share) * people, ROUNDING)
     noise = np.where(has, noise_var + usual * (factor - 1.0), np.inf)
-    return PersistentRecords(origins, noisy, noise, shares, people, partition[run][:, None])
+    return PersistentRecords(origins, noisy, noise, shares, people, partition[run])
 
 
 def _guard(

@@ -59,7 +59,8 @@ class RelayState:
     waiting               (N, 1) slots for which a missed sample has waited; `GIVEN_UP`: it does not wait
     spread, links         which server has which record, in a simulation: over several hops, or over one
     mailbox               the records of a server on its own
-    noisy, var, shares    (L, origins, d), (L, origins): the records; a variance of 0: there is none
+    noisy, var, shares    (L, origins, d), (L, origins), (L, origins): the records; a variance of 0: there is none.
+                          Shares that differ by region are (L, origins, d)
     groups                (L, origins, d) of the records, as in `RecordMessages`; None: every region of every record is
                           by itself, and nothing is kept or stored of it. They name regions by number: a transfer to
                           other regions would have to rename them, if grouped records were accepted
@@ -212,7 +213,7 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         noisy=np.zeros((lag, origins, regions)),
         groups=None,
         var=np.zeros((lag, origins)),
-        shares=np.zeros((lag, origins)) if peers is None else np.tile(peers.shares, (lag, 1)),
+        shares=np.zeros((lag, origins)) if peers is None else np.stack([peers.shares] * lag),
         y=np.zeros((sums, receivers, regions)),
         info=np.zeros((sums, receivers, regions)),
         mean=np.zeros((lag, receivers, regions)),

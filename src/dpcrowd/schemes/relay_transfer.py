@@ -65,6 +65,7 @@ def _is_compatible(state: RelayState, fresh: RelayState, places: Places, origins
         and bool((state.amount == fresh.amount).all())
         and (state.scores is None) == (fresh.scores is None)
         and _same_model(old, new)
+        and state.shares.ndim == fresh.shares.ndim
         and _same_partition(old, new)
     )
 
@@ -74,7 +75,7 @@ def _same_partition(old: Setting, new: Setting) -> bool:
     if new.turnover == 1.0 or old.peers is None or new.peers is None:
         return True
     before, now = old.peers.shares, new.peers.shares
-    if not (are_partitioned(before) or are_partitioned(now)):
+    if not any(are_partitioned(shares.reshape(len(shares), -1)).any() for shares in (before, now)):
         return True
     return before.shape == now.shape and bool((before == now).all())
 

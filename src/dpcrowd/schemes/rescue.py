@@ -97,7 +97,7 @@ class RescueScheme(FilterScheme):
             if pivot is not None:
                 amount = _smallest_in_group(amount, due, pivot)
         price = noise_var(amount, guarantee.sensitivity)
-        parts = None if pivot is None or self.split == "even" else _parts(state.history[:, -1], pivot)
+        parts = None if pivot is None or self.split == "even" else _parts(state.history[:, -1], shares, pivot)
         return Plan(slot, shares, due, amount, price, prior, prior_var, state.known, pivot, parts)
 
     def _group(self, state: RescueState, due: Bools, shares: Floats) -> Ints | None:
@@ -105,7 +105,7 @@ class RescueScheme(FilterScheme):
         if self.grouping == "none" or setting.regions == 1 or not due.any():
             return None
         allowed = np.ascontiguousarray(np.broadcast_to(due, (setting.servers, setting.regions)))
-        own = shares[:, :, None] * state.history
+        own = shares[:, None, :] * state.history
         return group_regions(own, state.filled, allowed, tuning.tau1, tuning.tau2, tuning.tau3, setting.engine)
 
     def adapt(self, state: RescueState, plan: Plan, reading: Reading) -> None:
@@ -123,7 +123,7 @@ class RescueScheme(FilterScheme):
         state.last_release.reshape(-1)[rows] = released
         self._remember(state, any_region(plan.due), release)
         rows, error = rows[compared], np.abs(released - before)[compared]
-        error = error * plan.shares[rows // release.shape[1], 0]
+        error = error * np.broadcast_to(plan.shares, release.shape).reshape(-1)[rows]
         remaining = np.broadcast_to(state.ledger.remaining(plan.slot) / NANO, release.shape).reshape(-1)[rows]
         engine = state.setting.engine
         pid.rescue_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.rescue_theta, remaining, engine)
@@ -136,10 +136,15 @@ class RescueScheme(FilterScheme):
         state.filled[servers] += 1
 
 
-def _parts(release: Floats, pivot: Ints) -> Floats:
-    """Return each region's part of its group, in proportion to releases, each taken as at least 1."""
+def _parts(release: Floats, shares: Floats, pivot: Ints) -> Floats:
+    """Return each region's part of its group, in proportion to releases, each taken as at least 1.
+
+    Where the shares differ by region, so do the server's parts of these people.
+    """
     servers, regions = pivot.shape
     weight = np.maximum(release, 1.0)
+    if shares.shape[1] > 1:
+        weight = weight * shares
     rows = np.arange(servers)[:, None]
     place = np.where(pivot >= 0, pivot, np.arange(regions))
     total = np.bincount((rows * regions + place).ravel(), weights=weight.ravel(), minlength=servers * regions)

@@ -99,7 +99,7 @@ class Server:
         noise: Noise,
         *,
         number: int,
-        share: float,
+        share: float | Floats,
         max_degree: int = 0,
         beta: float | None = None,
         account: Account | None = None,
@@ -110,17 +110,16 @@ class Server:
             raise BadInput(f"a server's setting is for 1 server; given {setting.servers}.")
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
             raise BadInput(f"a server's number is a whole number >= 0; given {number!r}.")
-        if not isinstance(share, int | float | np.floating) or not 0 < share <= 1:
-            raise BadInput(f"share must be above 0 and at most 1; given {share}.")
+        shares = _checked_share(share, setting.regions)
         if scheme.reach == "central":
             raise BadInput(f"scheme '{scheme.name}' needs every server's samples in one place; simulate it instead.")
         if scheme.reach == "relay":
-            _check_peers(setting.peers, int(number), float(share))
+            _check_peers(setting.peers, int(number), shares[0])
         self.scheme = scheme
         self.setting = setting
         self.number = number
         self._noise = noise
-        self._shares = np.array([[float(share)]])
+        self._shares = shares
         growth = setting.model.growth
         self._gain = default_gain(max_degree, growth) if beta is None else check_gain(beta, max_degree, growth)
         self._ledger = None if account is None else _live_ledger(account, scheme, setting)
@@ -488,8 +487,9 @@ class Server:
 
     @cached_property
     def _fingerprint(self) -> NDArray[np.uint8]:
-        """A digest of scheme, setting, number and share, none of which changes during the life of a server."""
-        return fingerprint(self.scheme, self.setting, self.number, float(self._shares[0, 0]))
+        """A digest of scheme, setting, number and shares, none of which changes during the life of a server."""
+        shares = self._shares[0]
+        return fingerprint(self.scheme, self.setting, self.number, float(shares[0]) if len(shares) == 1 else shares)
 
     def restore(self, saved: bytes) -> None:
         """Take over a state that `save` returned; scheme and setting must be the same."""
@@ -589,11 +589,22 @@ def _saved_join(arrays: Mapping[str, NDArray[Any]]) -> Joined | None:
     return Joined(tuple(names.split("\n")) if names else (), int(arrays["joined.slot"]))
 
 
-def _check_peers(peers: Peers | None, number: int, share: float) -> None:
+def _checked_share(share: object, regions: int) -> Floats:
+    """Return the share of a server as (1, 1), or its shares by region as (1, d)."""
+    values = np.asarray(share)
+    fits = values.dtype.kind in "iuf" and values.shape in ((), (regions,))
+    if not fits or not ((values > 0) & (values <= 1)).all():
+        raise BadInput(f"share must be above 0 and at most 1, or such numbers by region; given {share}.")
+    return np.array(values, dtype=np.float64).reshape(1, -1)
+
+
+def _check_peers(peers: Peers | None, number: int, share: Floats) -> None:
     if peers is None:
         raise BadInput("a server that passes records on needs the public shares of its network; give peers.")
-    if peers.number != number or not number < len(peers.shares) or peers.shares[number] != share:
-        raise BadInput(f"server {number} with share {share} is not the one that its peers name: {peers.number}.")
+    named = peers.number == number and number < len(peers.shares)
+    if not named or not np.array_equal(np.atleast_1d(peers.shares[number]), share):
+        text = ", ".join(f"{part:g}" for part in share)
+        raise BadInput(f"server {number} with share {text} is not the one that its peers name: {peers.number}.")
 
 
 def _check_message(sender: int, message: Messages, own: Messages) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, unknown_name, whole_number
 from dpcrowd.filters import Observation
 from dpcrowd.models.file import read_model
@@ -28,6 +29,7 @@ from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.people import checked_turnover
+from dpcrowd.sim.data.share_file import is_share_file, read_shares
 from dpcrowd.sim.data.shares import checked_composition, checked_shares, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.fitted import apply_model
@@ -36,7 +38,7 @@ from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.topology import NetworkSpec
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
-__all__ = ["Data", "Schemes", "TuningLike", "configure", "network_spec"]
+__all__ = ["Data", "Schemes", "SharesLike", "TuningLike", "configure", "network_spec"]
 
 _SERVERS = 50
 _MOST_SERVERS = 10_000_000
@@ -49,6 +51,7 @@ _OBSERVED_AS_PEOPLE = (
 _SHARES_OF_FILE = "Shares are those of '{file}'; shares=uniform draws them."
 
 Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
+SharesLike = str | os.PathLike[str] | Sequence[float] | Sequence[Sequence[float]] | Shares
 Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
 TuningLike = Tuning | Tuned | dict[str, Any] | str | os.PathLike[str]
 
@@ -67,7 +70,7 @@ def configure(
     accounting: Accounting = "sound",
     users: Users = "pinned",
     observation: Observation | None = None,
-    shares: str | Sequence[float] | None = None,
+    shares: SharesLike | None = None,
     graph: str | os.PathLike[str] = "random",
     dynamic: bool | None = None,
     interval: int | None = None,
@@ -108,7 +111,9 @@ def configure(
     observation       how counts arise, in data and filter: "paper" or "binomial"; default: "binomial", as in live
                       servers, but "paper" for the paper's data sets unless every user is at one server
                       (shares="partition")
-    shares            "uniform", "per-slot", "partition", or a list; default: those of a network.toml, else "uniform"
+    shares            "uniform", "per-slot", "partition", a list, an array (servers, regions), or a CSV file with the
+                      columns server,share or server,region,share; default: those of a network.toml, else "uniform".
+                      Filters know shares that differ by region
     graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
                       (a list, a 0/1 matrix, or the links of a network.toml)
     dynamic           draw the graph anew in each slot; default: only for the random graph, as in the paper
@@ -152,17 +157,22 @@ def configure(
             raise BadInput("a process variance was given, and the model has one, too; leave one of them out.")
         model = model if isinstance(model, Model) else read_model(model)
         data = apply_model(model, data)
+    file_of_shares = read_shares(shares) if is_share_file(shares) else None
+    if file_of_shares is not None and servers is None and not _is_graph_file(graph):
+        servers = len(file_of_shares.servers)
     network = network_spec(graph, servers, density, dynamic)
-    if shares is None:
-        known = read_network_file(graph).shares if is_network_file(graph) else None
+    file_of_network = read_network_file(graph) if is_network_file(graph) else None
+    if file_of_shares is not None:
+        names = None if file_of_network is None else file_of_network.names
+        shares = file_of_shares.shares(names, data.regions, selected=regions is not None)
+    elif shares is None:
+        known = None if file_of_network is None else file_of_network.shares_of(data.regions)
         shares = "uniform" if known is None else known
         if known is not None:
             data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
+    drawn = shares if isinstance(shares, str) else _given(shares, network.servers, data)
     if observation is None:
-        if isinstance(shares, str):
-            one_server = shares == "partition"
-        else:
-            one_server = is_partition(checked_shares(shares, network.servers, data.slots))
+        one_server = drawn == "partition" if isinstance(drawn, str) else is_partition(drawn)
         one_server = one_server or isinstance(data, CheckIns)
         of_paper = data.name in PAPER_SETS or isinstance(data, SyntheticData)  # a plan simulates the paper's process
         observation = "paper" if of_paper and not one_server else "binomial"
@@ -199,7 +209,7 @@ def configure(
         network=network,
         runs=runs,
         seed=seed,
-        shares=shares if isinstance(shares, str) else checked_shares(shares, network.servers, data.slots),
+        shares=drawn,
         observation=observation,
         users=users,
         accounting=accounting,
@@ -211,7 +221,7 @@ def configure(
         smoothed=smoothed,
         fitted=model,
         learn=model is not None if learn is None else learn,
-        turnover=_turnover(turnover, users, observation, shares),
+        turnover=_turnover(turnover, users, observation, drawn),
         composition=None if composition is None else checked_composition(composition),
     )
     by_name = [reach is None and scheme == Relay.name for _, scheme in labelled]
@@ -222,9 +232,25 @@ def configure(
     return replace(config, entrants=tuple(_with_samples(config, entrant) for entrant in entrants))
 
 
-def _turnover(turnover: float | None, users: Users, observation: Observation, shares: str | Sequence[float]) -> float:
+def _given(shares: Any, servers: int, data: DataSet) -> Shares:
+    """Return explicit shares, checked."""
+    if np.shape(shares) == (servers, len(data.regions)) == (data.slots, servers):
+        raise BadInput(
+            f"shares of shape {np.shape(shares)} may be one per slot and server, or one per server and region; give "
+            "those of regions as a CSV file, or as an array (1, servers, regions)."
+        )
+    return checked_shares(shares, servers, data.slots, len(data.regions))
+
+
+def _is_graph_file(graph: str | os.PathLike[str]) -> bool:
+    """Whether the links, and with them the number of servers, come from a file."""
+    name = os.fspath(graph)
+    return name not in TOPOLOGIES and Path(name).exists()
+
+
+def _turnover(turnover: float | None, users: Users, observation: Observation, shares: str | Shares) -> float:
     """Return the turnover of a simulation; 1 where users roam, or where counts do not come from people who stay."""
-    changing = shares == "per-slot" if isinstance(shares, str) else np.ndim(shares) > 1
+    changing = shares == "per-slot" if isinstance(shares, str) else shares.ndim == 2
     if turnover is not None:
         checked_turnover(turnover)
         if turnover < 1.0 and changing:

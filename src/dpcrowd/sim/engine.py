@@ -107,10 +107,11 @@ class _World:
         ]
         self.truth = np.stack([run.truth for run in by_run], axis=1).astype(np.float64)
         self.counts = np.concatenate([run.counts for run in by_run], axis=1)
-        self._shares = np.concatenate([np.atleast_2d(run.shares) for run in by_run], axis=1)[..., None]
+        shares = [run.shares if run.shares.ndim == 3 else np.atleast_2d(run.shares)[..., None] for run in by_run]
+        self._shares = np.concatenate(shares, axis=1)
 
     def shares(self, slot: int) -> Floats:
-        """Return the shares in a slot, (runs x servers, 1)."""
+        """Return the shares in a slot, (runs x servers, 1), or (runs x servers, d) where they differ by region."""
         return np.asarray(self._shares[slot if len(self._shares) > 1 else 0])
 
 

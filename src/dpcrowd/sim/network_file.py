@@ -1,6 +1,6 @@
 """The graph, the shares and the public settings of a network.toml, as far as a simulation or a plan needs them.
 
-    [[server]]   name, share                    [[link]]   between = [name, name]
+    [[server]]   name, share, shares                   [[link]]   between = [name, name]
     [network]    slot, regions                  [guarantee]   all
     [scheme]     process_var, observation; of relay also samples or interval, reach, lag
 
@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.data.checkins import slot_length_us
+from dpcrowd.sim.data.share_file import without_rounding
 
 __all__ = ["NetworkFile", "is_network_file", "read_network_file"]
 
@@ -30,6 +34,7 @@ class NetworkFile:
     """Names, shares (None where one is missing) and links of a network's servers, by their number.
 
     shares    those that sum to 1 up to their rounding to six decimals are divided by their sum: they are a partition
+    by_region the shares of each server by region; None unless every server has them
     regions   their names; empty if the file has none
     settings  what else the file states, by the names of `dpcrowd.plan`; the slot is in seconds
     """
@@ -40,6 +45,20 @@ class NetworkFile:
     links: tuple[tuple[int, int], ...]
     regions: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    by_region: tuple[Mapping[str, float], ...] | None = None
+
+    def shares_of(self, regions: Sequence[str]) -> Shares | None:
+        """Return the shares (m,), or (1, m, d) where the file has them by region; None: it has none."""
+        if self.by_region is None:
+            return None if self.shares is None else np.array(self.shares)
+        for name, shares in zip(self.names, self.by_region, strict=True):
+            for region in regions:
+                if region not in shares:
+                    raise BadInput(
+                        f"'{self.path}' has no share of server '{name}' in region '{region}', which the data have; "
+                        "give --shares, or data of its regions."
+                    )
+        return without_rounding(np.array([[shares[region] for region in regions] for shares in self.by_region]))[None]
 
     @property
     def text(self) -> str:
@@ -76,6 +95,7 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
         tuple(_ends(link, numbers, file) for link in links),
         tuple(str(region) for region in regions) if isinstance(regions, list) else (),
         _settings(document, file),
+        _by_region(servers, [str(region) for region in regions] if isinstance(regions, list) else [], file),
     )
 
 
@@ -85,6 +105,22 @@ def _without_rounding(shares: list[float]) -> tuple[float, ...]:
     if 1e-9 < abs(total - 1.0) <= _ROUNDING * len(shares):
         return tuple(share / total for share in shares)
     return tuple(shares)
+
+
+def _by_region(servers: list[dict[str, Any]], regions: list[str], file: Path) -> tuple[Mapping[str, float], ...] | None:
+    """Return the shares of the servers by region; a server without them has its one share in every region."""
+    if not any("shares" in server for server in servers):
+        return None
+    rows = []
+    for server in servers:
+        shares = server.get("shares", dict.fromkeys(regions, server.get("share")))
+        numeric = isinstance(shares, dict) and all(
+            isinstance(share, int | float) and not isinstance(share, bool) for share in shares.values()
+        )
+        if not numeric:
+            raise BadInput(f"the shares of server '{server.get('name')}' in '{file}' must be numbers by region.")
+        rows.append({region: float(share) for region, share in shares.items()})
+    return tuple(rows)
 
 
 def _settings(document: dict[str, Any], file: Path) -> dict[str, Any]:

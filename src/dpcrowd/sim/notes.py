@@ -112,7 +112,7 @@ def _sum_of_shares(config: SimulationConfig) -> float:
         return 1.0
     if isinstance(config.shares, str):
         return _MEAN_SHARE * config.servers
-    return float(np.max(np.sum(np.atleast_2d(config.shares), axis=1)))
+    return float(np.max(np.sum(np.atleast_2d(config.shares), axis=1)))  # of any slot, or of any region
 
 
 def _is_partition(config: SimulationConfig) -> bool:

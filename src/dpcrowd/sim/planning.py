@@ -97,7 +97,7 @@ def _key(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> tuple
     return (
         config.network,
         config.seed,
-        config.shares if isinstance(config.shares, str) else config.shares.tobytes(),
+        config.shares if isinstance(config.shares, str) else (config.shares.shape, config.shares.tobytes()),
         isinstance(config.data, CheckIns),
         model.transition.tobytes(),
         model.process_var.tobytes(),
@@ -143,7 +143,7 @@ def public_facts(config: SimulationConfig, scheme: Relay, guarantee: Guarantee, 
 
 
 def _shares(config: SimulationConfig, run: int) -> Floats:
-    """Return the shares of a run; if they change, those of its first slot."""
+    """Return the shares of a run, (m,) or (m, d); if they change, those of its first slot."""
     rng = generator(config.seed, run, Purpose.SHARES)
     shares = np.atleast_2d(draw_shares(config.shares, config.servers, config.data.slots, rng))[0]
     return normalised(shares) if isinstance(config.data, CheckIns) else shares

@@ -24,7 +24,8 @@ def some_records(rng: np.random.Generator, regions: int) -> tuple[Any, Any, Reco
     count = RUNS * SERVERS
     noisy = rng.integers(-50, 500, (count, regions)).astype(np.float64)
     var = np.where(rng.random(count) < 0.7, rng.uniform(1, 50, count), 0.0)
-    return indptr, np.concatenate(rows).astype(np.int64), RecordTable(noisy, var, rng.uniform(0.1, 1, count))
+    shares = rng.uniform(0.1, 1, (count, regions) if rng.random() < 0.3 else count)
+    return indptr, np.concatenate(rows).astype(np.int64), RecordTable(noisy, var, shares)
 
 
 def some_reference(rng: np.random.Generator, regions: int, guarded: bool, penalised: bool) -> Reference:

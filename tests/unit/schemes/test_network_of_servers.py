@@ -101,6 +101,18 @@ def test_servers_release_the_bits_of_the_batch(case: Case) -> None:
     assert_same_bits(run_network(world, servers), play(case.scheme(), setting, world))
 
 
+@pytest.mark.parametrize("name", ["dpcrowd-plus", "dpcrowd-w", "relay"])
+def test_shares_by_region_keep_the_bits(name: str) -> None:
+    """A live server that took its share of the first region for all of them would speak of another crowd."""
+    world = make_world(2, regions=3, slots=24, changing=True)
+    shares = np.random.default_rng(3).uniform(0.1, 0.9, (SERVERS, 3))
+    world = replace(world, shares=shares)
+    case = Case(name, regions=3)
+    setting = replace(case.setting(), observation="binomial")
+    servers = [make_server(world, name, setting, number) for number in range(SERVERS)]
+    assert_same_bits(run_network(world, servers), play(case.scheme(), setting, world))
+
+
 def test_staggered_servers_know_nothing_until_somebody_speaks() -> None:
     """Servers whose phase comes later start without an estimate; the message of the first neighbour gives them one."""
     world = make_world(2, regions=2, slots=12, changing=True)

@@ -46,7 +46,7 @@ class Samples:
     noisy      (T, n, m, d) z_i(t) = H_i x(t) + v_i
     noise_var  (T, n, m, d) variance of the noise that was added for privacy
     where      (T, n, m, d) whether there is a sample
-    shares     (T, n, m, 1) H_i
+    shares     (T, n, m, 1) H_i, or (T, n, m, d) where they differ by region
     """
 
     noisy: Floats
@@ -61,8 +61,9 @@ class Samples:
     def region(self, k: int) -> Samples:
         """Return the samples of one region, in arrays of their own."""
         one = slice(k, k + 1)
+        shares = self.shares if self.shares.shape[-1] == 1 else self.shares[..., one].copy()
         return Samples(
-            self.noisy[..., one].copy(), self.noise_var[..., one].copy(), self.where[..., one].copy(), self.shares
+            self.noisy[..., one].copy(), self.noise_var[..., one].copy(), self.where[..., one].copy(), shares
         )
 
 

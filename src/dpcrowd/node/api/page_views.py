@@ -76,6 +76,9 @@ class ServerPlace(Struct, frozen=True, kw_only=True):
 
     name: str
     share: Annotated[float, Meta(description="The part of the population that it sees, a public constant.")]
+    shares: Annotated[
+        dict[str, float], Meta(description="Its shares by region; empty where the share is the same in all regions.")
+    ] = {}
 
 
 class Topology(Struct, frozen=True, kw_only=True):

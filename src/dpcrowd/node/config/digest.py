@@ -56,11 +56,17 @@ def canonical(network: NetworkConfig) -> bytes:
         if scheme[name] is None:
             del scheme[name]
     for server in plain["server"]:
-        server["keys"] = sorted(server["keys"])
-        if server["keep"] == 1.0:
-            del server["keep"]
+        _simplify_server(server)
     for link in plain["link"]:
         link["between"] = sorted(link["between"])
         link["from_slot"] = link["from_slot"] or 0
     plain["link"] = sorted(plain["link"], key=lambda link: (link["between"], link["from_slot"]))
     return msgspec.json.encode(plain, order="sorted")
+
+
+def _simplify_server(server: dict[str, Any]) -> None:
+    """Sort the keys of a server, and leave out settings that were not known to earlier versions, in place."""
+    server["keys"] = sorted(server["keys"])
+    for name, default in (("keep", 1.0), ("shares", {})):
+        if server[name] == default:
+            del server[name]

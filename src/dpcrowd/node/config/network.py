@@ -85,6 +85,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         _check_links(self)
         _check_scheme(self)
         _check_map(self)
+        _check_shares(self)
 
     # The settings of [network], by short names.
 
@@ -227,7 +228,9 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
 
     @property
     def shares(self) -> Floats:
-        """The part of the population that each server counts, by number."""
+        """The part of the population that each server counts, by number: (m,), or (m, d) where it differs by region."""
+        if any(server.shares for server in self.servers):
+            return np.array([server.counted_shares(self.regions) for server in self.servers])
         return np.array([server.counted_share for server in self.servers])
 
     def _offsets(self, samples: int) -> Ints:
@@ -452,6 +455,32 @@ def _check_map(network: NetworkConfig) -> None:
             raise InvalidValue("map.coordinates", str(unknown_name("region", region, network.regions)))
 
 
+_ROUNDING = 1e-5  # of shares that were written with few decimals
+
+
+def _check_shares(network: NetworkConfig) -> None:
+    """Refuse shares by region that lack a region, name one that does not exist, or contradict the server's share."""
+    regions = set(network.regions)
+    for number, server in enumerate(network.servers):
+        if not server.shares:
+            continue
+        for region in server.shares:
+            if region not in regions:
+                raise InvalidValue(f"server[{number}].shares", str(unknown_name("region", region, network.regions)))
+        for region in network.regions:
+            if region not in server.shares:
+                raise InvalidValue(
+                    f"server[{number}].shares", f"no share of region '{region}'; needed: one of every region."
+                )
+        lowest, highest = min(server.shares.values()), max(server.shares.values())
+        if not lowest - _ROUNDING <= server.share <= highest + _ROUNDING:
+            raise InvalidValue(
+                f"server[{number}].share",
+                f"given {server.share:g}; allowed: a number between its smallest and its largest share of a region, "
+                "since it is the part of the complete population.",
+            )
+
+
 def _with_path(path: str, make: Callable[[], T]) -> T:
     """Return what `make` returns; give its error the path of the table."""
     try:
@@ -462,9 +491,18 @@ def _with_path(path: str, make: Callable[[], T]) -> T:
         raise InvalidValue(path, str(error)) from None
 
 
+def _largest_sum(network: NetworkConfig) -> float:
+    """Return the sum of the shares, in the region where it is largest."""
+    if not any(server.shares for server in network.servers):
+        return math.fsum(server.share for server in network.servers)
+    return max(
+        math.fsum(server.shares.get(region, server.share) for server in network.servers) for region in network.regions
+    )
+
+
 def _warnings(network: NetworkConfig) -> Iterator[str]:
     section = network.guarantee_section
-    total = math.fsum(server.share for server in network.servers)
+    total = _largest_sum(network)
     if total > section.servers_per_slot + 1e-9:
         yield (
             f"the shares add up to {total:g}, so a user is at {total:g} servers per slot on average, but "

@@ -78,6 +78,7 @@ def sample_network(
     process_var: float | Sequence[float] | None = None,
     observation: str = "binomial",
     shares: Mapping[str, float] | None = None,
+    shares_by_region: Mapping[str, Mapping[str, float]] | None = None,
     links: Sequence[tuple[str, str]] | None = None,
     keys: Mapping[str, str] | None = None,
     endpoints: Mapping[str, str] | None = None,
@@ -86,6 +87,7 @@ def sample_network(
 
     servers      the number of servers, or their names
     shares       by server; default: equal shares that add up to 1
+    shares_by_region  by server and region, where they differ
     links        pairs of servers; default: a ring
     keys         "ed25519:..." by server; default: placeholders that load, but have no private key
     endpoints    "tls/host:port" by server; default: ports of this machine from 7447 on
@@ -116,7 +118,14 @@ def sample_network(
         process_var=_numbers(variance),
         observation=_observation(observation),
         servers="\n".join(
-            _server(name, number, (shares or {}).get(name, _equal_share(len(names))), keys or {}, endpoints or {})
+            _server(
+                name,
+                number,
+                (shares or {}).get(name, _equal_share(len(names))),
+                (shares_by_region or {}).get(name, {}),
+                keys or {},
+                endpoints or {},
+            )
             for number, name in enumerate(names)
         ),
         links="\n".join(
@@ -208,11 +217,20 @@ def _numbers(value: float | Sequence[float]) -> str:
     return f"{value:.12g}"
 
 
-def _server(name: str, number: int, share: float, keys: Mapping[str, str], endpoints: Mapping[str, str]) -> str:
+def _server(
+    name: str,
+    number: int,
+    share: float,
+    shares: Mapping[str, float],
+    keys: Mapping[str, str],
+    endpoints: Mapping[str, str],
+) -> str:
+    by_region = ", ".join(f"{quoted(region)} = {part!r}" for region, part in shares.items())
     lines = [
         "[[server]]",
         f"name = {quoted(name)}",
         f"share = {share!r}",
+        *([f"shares = {{ {by_region} }}"] if shares else []),
         f"endpoint = {quoted(endpoints.get(name, f'tls/127.0.0.1:{7447 + number}'))}",
         f"keys = [{quoted(keys.get(name, placeholder_key(name)))}]"
         + ("" if name in keys else "\t# a placeholder; `dpcrowd keys show` prints the real one"),

@@ -6,6 +6,7 @@ only are checked here, those that involve several in `dpcrowd.node.config.networ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
@@ -320,6 +321,13 @@ class ServerSection(Section, frozen=True, kw_only=True):
 
     name: Annotated[Name, about("The server's name.", "1 to 63 of a-z, 0-9 and '-', with no '-' at either end")]
     share: Share
+    shares: Annotated[
+        dict[str, float],
+        about(
+            "Its shares by region, where they differ: they take the place of `share` in all estimates.",
+            "a table of numbers above 0 and at most 1, by the names of all regions",
+        ),
+    ] = field(default_factory=dict)
     keep: Annotated[
         float,
         about(
@@ -342,6 +350,13 @@ class ServerSection(Section, frozen=True, kw_only=True):
                 raise InvalidValue(f"keys[{number}]", str(error)) from None
         if len(set(self.keys)) < len(self.keys):
             raise InvalidValue("keys", "the same key is given twice; allowed: one key, or an old and a new one.")
+        for region, share in self.shares.items():
+            if not 0.0 < share <= 1.0:
+                raise InvalidValue(
+                    f"shares.{region}",
+                    f"given {share:g}; allowed: above 0 and at most 1. Where the server sees nobody, write a small "
+                    "share such as 0.0001.",
+                )
         if not self.certificate_name:
             force_setattr(self, "certificate_name", self.name)
 
@@ -349,6 +364,12 @@ class ServerSection(Section, frozen=True, kw_only=True):
     def counted_share(self) -> float:
         """The part of the population that is in its counts."""
         return self.share * self.keep
+
+    def counted_shares(self, regions: Sequence[str]) -> list[float]:
+        """Return the part of each region's people that is in its counts."""
+        if not self.shares:
+            return [self.counted_share] * len(regions)
+        return [self.shares[region] * self.keep for region in regions]
 
 
 class LinkSection(Section, frozen=True, kw_only=True):

@@ -199,7 +199,10 @@ class NodeService:
         guarantee, slot = network.guarantee_section, max(self.clock.slot_of(self._wall.now()), 0)
         names = [server.name for server in network.servers]
         return Topology(
-            servers=[ServerPlace(name=server.name, share=server.share) for server in network.servers],
+            servers=[
+                ServerPlace(name=server.name, share=server.share, shares=dict(server.shares))
+                for server in network.servers
+            ],
             links=[(names[link.low], names[link.high]) for link in network.timed_links() if link.holds(slot)],
             population=network.population,
             scheme=network.method.name,

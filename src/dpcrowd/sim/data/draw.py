@@ -39,7 +39,7 @@ FILE_ENDINGS = (".csv", ".gz", ".parquet", ".pq", ".tsv", ".txt")
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """One run: truth (T, d), counts (T, m, d), shares (m,) or (T, m); `partition`: counts sum to the truth."""
+    """One run: truth (T, d), counts (T, m, d) and shares; `partition`: counts sum to the truth."""
 
     truth: Truth
     counts: ServerCounts
@@ -135,10 +135,17 @@ def draw_run(
     if isinstance(data, CheckIns):
         if composition is not None:
             raise BadInput("composition is for counts; check-ins have people of their own. Leave it out.")
+        if server_shares.ndim == 3:
+            raise BadInput(
+                "shares by region are for counts; in check-ins each person has one server in all regions. Give one "
+                "share per server."
+            )
         server_shares = _probabilities(server_shares, explicit=not isinstance(shares, str))
         return RunData(truth, data.split(server_shares, users, rng), server_shares, partition=True)
     by_region = None
     if composition is not None:
+        if server_shares.ndim == 3:
+            raise BadInput("composition makes shares differ by region, but the given shares do already; leave it out.")
         if observation != "binomial" or server_shares.ndim > 1 or not is_partition(server_shares):
             raise BadInput("composition needs binomial counts and constant shares that sum to 1 (shares=partition).")
         rng_of_shares = generator(seed, run, Purpose.COMPOSITION)

@@ -40,17 +40,21 @@ def observe(
     turnover: float = 1.0,
     by_region: Floats | None = None,
 ) -> ServerCounts:
-    """Draw counts (T, m, d) from truth (T, d), shares (m,) or (T, m) and process_var (d,).
+    """Draw counts (T, m, d) from truth (T, d), shares (m,), (T, m) or (1, m, d) and process_var (d,).
 
     turnover   the part of the pinned users who are replaced per slot, in (0, 1]
-    by_region  (m, d) shares of a partition that differ by region, by which people choose a server (`binomial` only)
+    by_region  (m, d) shares of a partition that differ by region, by which people choose a server instead (`binomial`
+               only)
     """
     if kind not in KINDS:
         raise unknown_name("observation", kind, KINDS)
     checked_users(users)
     turnover = checked_turnover(turnover)
     slots, d = truth.shape
-    if shares.ndim not in (1, 2) or (shares.ndim == 2 and shares.shape[0] != slots):
+    if shares.ndim == 3 and shares.shape[::2] == (1, d):
+        if kind == "binomial" and by_region is None and is_partition(shares):
+            by_region = shares[0]
+    elif shares.ndim not in (1, 2) or (shares.ndim == 2 and shares.shape[0] != slots):
         raise BadInput(f"shares have shape {shares.shape}; allowed: (servers,) or (slots, servers) = ({slots}, ...).")
     if process_var.shape != (d,):
         raise BadInput(f"process variance has shape {process_var.shape}; allowed for {d} regions: ({d},).")
@@ -58,9 +62,11 @@ def observe(
         return _paper(truth, shares, process_var, rng)
     if by_region is not None:
         return draw_partition(truth, by_region, turnover if users == "pinned" else 1.0, rng)
-    if turnover < 1.0 and users == "pinned" and shares.ndim == 1:
+    if turnover < 1.0 and users == "pinned" and shares.ndim != 2:
         draw = draw_partition if is_partition(shares) else draw_overlapping
-        return draw(truth, shares, turnover, rng)
+        return draw(truth, shares if shares.ndim == 1 else shares[0], turnover, rng)
+    if shares.ndim == 3:
+        return rng.binomial(truth[:, None, :], np.broadcast_to(shares, (slots, *shares.shape[1:])))
     if is_partition(shares):
         return _multinomial(truth, shares, rng)
     return rng.binomial(truth[:, None, :], np.broadcast_to(shares, (slots, shares.shape[-1]))[:, :, None])
@@ -75,10 +81,11 @@ def checked_users(users: str) -> None:
 def _paper(truth: Truth, shares: Shares, process_var: PerRegion, rng: np.random.Generator) -> ServerCounts:
     """Draw H r + N(0, H^2 Q) = H (r + sqrt(Q) n) with n ~ N(0, 1); in place, since this is the largest array."""
     slots, d = truth.shape
-    values = rng.standard_normal((slots, shares.shape[-1], d))
+    by_region = shares if shares.ndim == 3 else shares[..., None]
+    values = rng.standard_normal((slots, by_region.shape[-2], d))
     values *= np.sqrt(process_var)
     values += truth[:, None, :]
-    values *= shares[..., None]
+    values *= by_region
     np.rint(values, out=values)
     np.maximum(values, 0.0, out=values)
     return values.astype(np.int64)

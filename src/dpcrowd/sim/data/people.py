@@ -51,9 +51,12 @@ def draw_partition(truth: Truth, shares: Floats, turnover: float, rng: np.random
 
 
 def draw_overlapping(truth: Truth, shares: Shares, turnover: float, rng: np.random.Generator) -> ServerCounts:
-    """Draw counts (T, m, d) of servers that are independent of each other, from the truth (T, d) and shares (m,)."""
+    """Draw counts (T, m, d) of servers that are independent of each other, from the truth (T, d) and shares (m,).
+
+    Shares may differ by region, (m, d).
+    """
     _check_size(truth)
-    share = shares[:, None]
+    share = shares if shares.ndim == 2 else shares[:, None]
     counts = np.empty((len(truth), len(shares), truth.shape[1]), dtype=np.int64)
     counts[0] = rng.binomial(truth[0], share)
     for slot in range(1, len(truth)):

@@ -6,7 +6,8 @@
                further than a factor 20 from another one, unlike a Dirichlet draw, whose smallest share tends to 0.
 
 Real servers differ by region: a hospital sees most of its own quarter and little of the next. `draw_composition` makes
-the shares of a partition differ, region by region; the share that is public is still one number per server.
+the shares of a partition differ, region by region; the share that is public is still one number per server. Explicit
+shares may differ by region, too, and are then public as they are: (1, servers, regions).
 
 With `uniform`, 50 shares sum to about 26: each user is at 26 servers at once, and epsilon holds per server only.
 """
@@ -37,7 +38,7 @@ SUM_TOLERANCE = 1e-9
 
 
 def draw_shares(kind: str | Sequence[float] | Shares, servers: int, slots: int, rng: np.random.Generator) -> Shares:
-    """Return shares (servers,) or, for 'per-slot', (slots, servers). An explicit list is checked and returned."""
+    """Return shares (servers,) or, for 'per-slot', (slots, servers). Explicit shares are checked and returned."""
     if servers < 1:
         raise BadInput(f"servers={servers}; allowed: 1 or more.")
     if not isinstance(kind, str):
@@ -70,27 +71,46 @@ def checked_composition(composition: float) -> float:
     return float(composition)
 
 
-def checked_shares(shares: Sequence[float] | Shares, servers: int, slots: int) -> Shares:
-    """Return explicit shares, one per server or per slot and server, or refuse any that is not in (0, 1]."""
+def checked_shares(
+    shares: Sequence[float] | Sequence[Sequence[float]] | Shares, servers: int, slots: int, regions: int | None = None
+) -> Shares:
+    """Return explicit shares, one per server, slot and server, or server and region; refuse any that is not in (0, 1].
+
+    regions  of the data: shares (servers, regions) are then taken as (1, servers, regions)
+    """
     try:
         values = np.array(shares, dtype=np.float64)
     except (TypeError, ValueError):
         raise BadInput(f"shares must be numbers; given {shares!r}.") from None
-    if values.shape not in ((servers,), (slots, servers)):
-        raise BadInput(f"shares have shape {values.shape}; allowed: one for each of {servers} servers, ({servers},).")
+    if regions is not None and values.shape == (servers, regions) and values.shape != (slots, servers):
+        values = values[None]
+    by_region = values.ndim == 3 and values.shape == (1, servers, regions or values.shape[2])
+    if values.shape not in ((servers,), (slots, servers)) and not by_region:
+        more = "" if regions is None else f", or one for each of their {regions} regions, ({servers}, {regions})"
+        raise BadInput(
+            f"shares have shape {values.shape}; allowed: one for each of {servers} servers, ({servers},){more}."
+        )
     bad = np.argwhere(~((values > 0) & (values <= 1)))  # NaN is bad too
     if len(bad):
         place = tuple(int(index) for index in bad[0])
-        slot = f" in slot {place[0]}" if values.ndim == 2 else ""
-        raise BadInput(f"share of server {place[-1]}{slot} is {values[place]:g}; allowed: above 0, at most 1.")
+        server, more = place[-1], ""
+        if values.ndim == 2:
+            more = f" in slot {place[0]}"
+        elif values.ndim == 3:
+            server, more = place[1], f" in region {place[2]}"
+        raise BadInput(f"share of server {server}{more} is {values[place]:g}; allowed: above 0, at most 1.")
     return values
 
 
 def normalised(shares: Shares) -> Shares:
-    """Return the shares divided by their sum (of each slot)."""
-    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+    """Return the shares divided by their sum (of each slot, or region)."""
+    return np.asarray(shares / shares.sum(axis=_axis_of_servers(shares), keepdims=True))
 
 
 def is_partition(shares: Shares) -> bool:
-    """Whether the shares sum to 1 (in every slot), so that each user is at exactly one server."""
-    return bool(np.all(np.abs(shares.sum(axis=-1) - 1.0) <= SUM_TOLERANCE))
+    """Whether the shares sum to 1 (in every slot and region), so that each user is at exactly one server."""
+    return bool(np.all(np.abs(shares.sum(axis=_axis_of_servers(shares)) - 1.0) <= SUM_TOLERANCE))
+
+
+def _axis_of_servers(shares: Shares) -> int:
+    return -2 if shares.ndim == 3 else -1

@@ -11,15 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.models.file import read_model
 from dpcrowd.models.model import Model
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.relay import Hops
+from dpcrowd.sim.configure import SharesLike
 from dpcrowd.sim.data import PAPER_SETS
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
-from dpcrowd.sim.network_file import is_network_file, read_network_file
+from dpcrowd.sim.data.share_file import is_share_file, read_shares
+from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.notes import overlap_notes, promise
 from dpcrowd.sim.planner.adopt import adopt_settings, name_levels
 from dpcrowd.sim.planner.goal import Goal, parse_goal
@@ -74,7 +79,8 @@ class NetworkPlan:
 
     servers, links  links is None if they change from slot to slot
     promise         the guarantee in words, with the limits that the shares put on it
-    shares          one per server
+    shares          one per server; where they differ by region, the part of all people that it counts, and
+                    `shares_by_region` has one tuple per server
     by_epsilon      the same network with other budgets, each with its best number of samples
     by_reach        the same budget with other reaches
     goal, solution  what was asked for, and what reaches it, if it was to be solved
@@ -101,6 +107,7 @@ class NetworkPlan:
     solution: Solution | None
     remarks: tuple[str, ...]
     server_names: tuple[str, ...] | None = None
+    shares_by_region: tuple[tuple[float, ...], ...] | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values, as `dpcrowd plan --json` prints it."""
@@ -155,7 +162,7 @@ def plan(
     goal: str | None = None,
     solve_for: Variable | None = None,
     epsilons: Sequence[float] | None = None,
-    shares: str | Sequence[float] | None = None,
+    shares: SharesLike | None = None,
     graph: str | os.PathLike[str] = "random",
     advice: bool = True,
     loading: dict[str, Any] | None = None,
@@ -174,8 +181,9 @@ def plan(
     goal         such as "5% in every region above 1000"
     solve_for    "epsilon", "slot" or "servers": the least one that reaches the goal
     shares       "equal" (equal parts, every user at one server), "partition" (drawn, they sum to 1), "uniform" (drawn
-                 independently, from 0.05 to 1), or one number per server; default: those of a network.toml, else
-                 "equal", but "uniform" for the paper's data sets
+                 independently, from 0.05 to 1), one number per server, or a CSV file with the columns server,share or
+                 server,region,share; default: those of a network.toml, else "equal", but "uniform" for the paper's data
+                 sets
     graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml, whose shares, slot, guarantee,
                  Q, observation, samples, reach and lag are taken, too, where they are not given
     epsilons     of the table; default: from a tenth to ten times epsilon
@@ -199,7 +207,7 @@ def plan(
         "slot": None if slot is None else slot_length_us(slot) / 1e6,
         "samples": samples,
         "reach": reach,
-        "shares": shares if shares is None or isinstance(shares, str) else tuple(float(share) for share in shares),
+        "shares": shares if shares is None or isinstance(shares, str | os.PathLike) else _tuples(shares),
         "process_var": process_var,
     }
     remarks: list[str] = []
@@ -212,6 +220,7 @@ def plan(
         remarks += other_regions
     samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
     levels = _levels(level, process_var, data, fitted, {"seed": settings.get("seed") or 0, **(loading or {})})
+    _read_shares(arguments, levels, file)
     values = {name: value for name, value in arguments.items() if value is not None}
     values = _defaults(_is_of_paper(data), values.get("slot")) | values
     request = PlanRequest(levels=levels, graph=os.fspath(graph), **values)
@@ -324,7 +333,8 @@ def _assemble(
         guarantee=guarantee_of(request),
         promise=promise(config, config.entrants[0]) or "",
         servers=config.servers,
-        shares=tuple(facts_of(request, prediction.reach).shares.tolist()),
+        shares=tuple(_counted_parts(prediction, facts_of(request, prediction.reach).shares).tolist()),
+        shares_by_region=request.shares if request.has_shares_by_region else None,  # type: ignore[arg-type]
         links=static,
         observation=config.observation,
         samples=prediction.samples,
@@ -340,6 +350,36 @@ def _assemble(
         remarks=(*remarks, *overlap_notes(config)),
         server_names=names,
     )
+
+
+def _tuples(shares: Any) -> tuple[Any, ...]:
+    """Return numbers per server, or per server and region, as tuples."""
+    return tuple(_tuples(share) if np.ndim(share) else float(share) for share in shares)
+
+
+def _read_shares(arguments: dict[str, Any], levels: Levels, file: NetworkFile | None) -> None:
+    """Replace a file of shares, or the shares of a network file by region, by their numbers, in place."""
+    shares = arguments["shares"]
+    if is_share_file(shares):
+        stated = read_shares(shares)
+        numbers = stated.shares(None if file is None else file.names, levels.regions)
+        if file is None and arguments.get("servers") is None:
+            arguments["servers"] = len(stated.servers)
+    elif file is not None and file.by_region is not None and shares == file.shares:
+        of_file = file.shares_of(levels.regions)
+        assert of_file is not None
+        numbers = of_file
+    else:
+        return
+    arguments["shares"] = _tuples(numbers[0] if numbers.ndim == 3 else numbers)
+
+
+def _counted_parts(prediction: Prediction, shares: Floats) -> Floats:
+    """Return the part of all people that each server counts, (m,), from shares (m,) or (m, d)."""
+    if shares.ndim == 1:
+        return shares
+    level = np.maximum(np.array(prediction.levels.level), 1e-9)
+    return np.asarray((shares * level).sum(axis=1) / level.sum())
 
 
 def _row(request: PlanRequest, prediction: Prediction) -> PlanRow:

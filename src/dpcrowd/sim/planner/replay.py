@@ -107,7 +107,7 @@ class _Records:
 
 def _arriving_records(facts: PublicFacts, samples: int, slots: int) -> list[_Records]:
     """Return what has arrived 0, 1, ..., D slots after the slot of a record."""
-    weights, shares = record_weights(facts, samples), facts.shares[:, None]
+    weights, shares = record_weights(facts, samples), facts.shares_of_regions
     noise = record_noise(facts, samples) / np.square(shares)
     spread = np.ones_like(shares) if facts.observation == "paper" else (1.0 - shares) / shares
     squares = np.square(weights)

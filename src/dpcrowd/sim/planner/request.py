@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Floats, Shares
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import Course, Observation, ProcessModel
 from dpcrowd.models.model import Model
@@ -240,7 +240,7 @@ def _floats(values: Floats) -> tuple[float, ...]:
 class PlanRequest:
     """Everything that a prediction depends on; the same words as in `dpcrowd.simulate`.
 
-    shares  as there, or "equal": equal parts, so that every user is at one server
+    shares  as there, or "equal": equal parts, so that every user is at one server; by region: one tuple per server
     slot    seconds; None: unknown, and nothing is said per day
     """
 
@@ -252,7 +252,7 @@ class PlanRequest:
     density: float | None = None
     graph: str = "random"
     dynamic: bool | None = None
-    shares: str | tuple[float, ...] = "uniform"
+    shares: str | tuple[float, ...] | tuple[tuple[float, ...], ...] = "uniform"
     users: Users = "pinned"
     observation: Observation | None = None
     hops_per_slot: Hops = 1
@@ -281,10 +281,17 @@ class PlanRequest:
         """Whether the shares are random numbers, which nobody gave."""
         return isinstance(self.shares, str) and self.shares != EQUAL
 
-    def _explicit_shares(self) -> str | tuple[float, ...]:
+    @property
+    def has_shares_by_region(self) -> bool:
+        """Whether the shares differ by region."""
+        return not isinstance(self.shares, str) and any(isinstance(share, tuple) for share in self.shares)
+
+    def _explicit_shares(self) -> str | Shares | tuple[float, ...]:
         """Return the shares as `configure` takes them."""
+        if self.has_shares_by_region:
+            return np.array(self.shares, dtype=np.float64)[None]
         if self.shares != EQUAL:
-            return self.shares
+            return self.shares  # type: ignore[return-value]
         servers = network_spec(self.graph, self.servers, self.density, self.dynamic).servers
         return (1.0 / servers,) * servers
 

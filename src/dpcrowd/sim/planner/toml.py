@@ -76,8 +76,12 @@ def toml_text(plan: NetworkPlan) -> str:
             "deviation": [_rounded(region.deviation) for region in plan.regions],
         },
     )
-    for name, share in zip(names, plan.shares, strict=True):
+    for number, (name, share) in enumerate(zip(names, plan.shares, strict=True)):
         lines += _section("[[server]]", {"name": name, "share": _rounded_down(share)})
+        if plan.shares_by_region is not None:
+            by_region = zip(request.levels.regions, plan.shares_by_region[number], strict=True)
+            pairs = ", ".join(f"{json.dumps(region)} = {_rounded_down(part)}" for region, part in by_region)
+            lines.append(f"shares = {{ {pairs} }}".replace("\x7f", "\\u007f"))
     for source, target in plan.links or ():
         lines += _section("[[link]]", {"between": [names[source], names[target]]})
     return "\n".join(lines) + "\n"

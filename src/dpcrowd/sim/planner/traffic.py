@@ -93,5 +93,6 @@ def _value_bytes(request: PlanRequest, prediction: Prediction) -> float:
     at = (np.arange(_QUANTILES) + 0.5) / _QUANTILES - 0.5
     noise = -scale * np.sign(at) * np.log1p(-2.0 * np.abs(at))
     shares = facts_of(request, prediction.reach).shares
-    expected = shares[:, None, None] * np.array(prediction.levels.level)[:, None] + noise
+    by_region = shares[:, None, None] if shares.ndim == 1 else shares[:, :, None]
+    expected = by_region * np.array(prediction.levels.level)[:, None] + noise
     return float(varint_bytes(np.rint(expected)).sum(axis=1).mean())

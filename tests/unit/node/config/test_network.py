@@ -302,3 +302,55 @@ def test_a_map_makes_no_difference_to_the_protocol() -> None:
         network_of({**plain, "map": {"coordinates": {"nowhere": [0.0, 0.0]}}})
     with pytest.raises(BadInput, match=r"given \[91, 0\]; allowed: a latitude from -90 to 90"):
         network_of({**plain, "map": {"coordinates": {f'"{region}"': [91.0, 0.0]}}})
+
+
+def _with_shares(regions: list[str], **shares: Any) -> dict[str, Any]:
+    plain = changed(tables(), "network.regions", regions)
+    by_region = {region: 0.1 * number for number, region in enumerate(regions, start=1)} | shares
+    servers = [{**server, "share": 0.15, "shares": dict(by_region)} for server in plain["server"]]
+    return changed(plain, "server", servers)
+
+
+def test_shares_by_region_reach_the_servers_and_the_digest() -> None:
+    """Two servers with other shares of a region would draw other conclusions from the same records."""
+    plain = _with_shares(["north", "south"])
+    network = network_of(plain)
+    assert network.shares.tolist() == [[0.1, 0.2]] * len(network.servers)
+    without = network_of(changed(plain, "server", [{**server, "shares": {}} for server in plain["server"]]))
+    assert digest(without) == digest(
+        network_of(changed(plain, "server", [{k: v for k, v in s.items() if k != "shares"} for s in plain["server"]]))
+    )
+    assert digest(network) != digest(without)
+    name = network.servers[0].name
+    server = Server(
+        network.scheme(),
+        network.setting(name),
+        SeededNoise([np.random.SeedSequence(0)], 1, 2),
+        number=0,
+        share=network.shares[0],
+        allow_simulated_noise=True,
+    )
+    assert server.setting.regions == 2
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        ({"south": 1.5}, "given 1.5; allowed: above 0 and at most 1"),
+        ({"south": 0.0}, "write a small share such as 0.0001"),
+        ({"wset": 0.1}, "unknown region 'wset'"),
+        ({"north": 0.4, "south": 0.3}, "given 0.15; allowed: a number between its smallest"),
+    ],
+)
+def test_wrong_shares_by_region_are_refused(shares: dict[str, float], words: str) -> None:
+    """A region without a share, or with a wrong one, would be estimated wrongly for ever."""
+    with pytest.raises(BadInput, match=words):
+        network_of(_with_shares(["north", "south"], **shares))
+
+
+def test_a_missing_share_of_a_region_is_named() -> None:
+    """Nobody knows how many people a server without a share stands for."""
+    plain = _with_shares(["north", "south"])
+    del plain["server"][0]["shares"]["south"]
+    with pytest.raises(BadInput, match="no share of region 'south'; needed: one of every region"):
+        network_of(plain)
