@@ -65,7 +65,10 @@ class Central(Scheme):
             scheme = DPCrowdW(self.sampling, self.interval)
         else:
             scheme = DPCrowdPlus(self.grouping)
-        return CentralState(scheme, scheme.start(setting), FilterState(**filter_start(setting)))
+        inner: Any = scheme.start(setting)
+        centre = FilterState(**filter_start(setting))
+        centre.split = None if inner.split is None else inner.split.copy()
+        return CentralState(scheme, inner, centre)
 
     def plan(self, state: CentralState, slot: int, shares: NDArray[np.float64]) -> Plan:
         return state.scheme.plan(state.inner, slot, shares)
@@ -81,6 +84,7 @@ class Central(Scheme):
         prior, prior_var = state.scheme.predict(state.centre, plan.slot)
         state.scheme.fuse(state.inner, plan, reading, messages, hearing.one_hop or Hearing())
         state.scheme.absorb(state.centre, prior, prior_var, messages, hearing, plan.slot)
+        state.scheme.follow_errors(state.centre, plan, reading, prior_var)
         state.centre.end(plan.slot)
 
     def release(self, state: CentralState, plan: Plan, reading: Reading) -> Release:

@@ -27,12 +27,14 @@ from dpcrowd.filters import (
 )
 from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.learning import Bank, beliefs_of, combined, predict_bank, start_bank, update_bank
+from dpcrowd.filters.splitting import follow_split, group_sizes, group_sums, measured_by_sums
+from dpcrowd.filters.staying import StayingUsers, follow_staying
 from dpcrowd.kernels.engine import compiled
 from dpcrowd.kernels.fusion import add_to_hearers, fuse_sums
 from dpcrowd.kernels.gather import unsigned
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Ledger, Noise, open_ledger
-from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting, any_region
+from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting, any_region, every_region
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
 
@@ -48,6 +50,8 @@ class FilterState:
 
     slot  () the slot that the posterior is of, if the model has an expected course
     bank  the filters whose mean the posterior is, if the setting says that they learn
+    staying  what users who stay have added to the errors; None: everybody chooses a server anew in every slot
+    split    (N, d) standard deviation of what dividing the sums of groups has added; None: there are no groups
     """
 
     setting: Setting
@@ -57,6 +61,8 @@ class FilterState:
     known: Bools
     slot: Ints | None = field(default=None, kw_only=True)
     bank: Bank | None = field(default=None, kw_only=True)
+    staying: StayingUsers | None = field(default=None, kw_only=True)
+    split: Floats | None = field(default=None, kw_only=True)
 
     def end(self, slot: int) -> None:
         """Remember which slot the posterior is of."""
@@ -83,7 +89,16 @@ def filter_start(setting: Setting) -> dict[str, Any]:
         "known": np.full(servers, course),
         "slot": np.array(-1) if course else None,
         "bank": start_bank(setting.model, servers, -1) if setting.learn and not matrix else None,
+        "staying": _start_staying(setting),
     }
+
+
+def _start_staying(setting: Setting) -> StayingUsers | None:
+    """Return the memory of persistent deviations before the first slot, where there are people who stay."""
+    if setting.turnover == 1.0 or setting.observation != "binomial" or setting.form != "diagonal":
+        return None
+    shape = (setting.servers, setting.regions)
+    return StayingUsers(np.zeros(shape), np.zeros(shape))
 
 
 class FilterScheme(Scheme):
@@ -120,13 +135,12 @@ class FilterScheme(Scheme):
         matrix = setting.form == "matrix"
         speaks = self._speaks(plan)
         known = np.repeat(state.known[:, None], setting.regions, axis=1) if matrix else np.isfinite(plan.prior_var)
-        expected = plan.prior
-        if setting.observation == "binomial" and not known.all():
-            expected = np.where(known, plan.prior, reading.noisy / share)
-        spread = observation_var(setting.observation, share, setting.model.one_step_var, expected)
+        spread = _spread(setting, plan, reading, known)
         alpha = setting.tuning.alpha
         if matrix:
             info_vec, info_mat = self._matrix_info(plan, reading, spread, alpha)
+        elif setting.model.course is not None and plan.pivot is not None and reading.group_noisy is not None:
+            info_vec, info_mat = self._info_of_sums(plan, reading, spread, alpha)
         else:
             info_vec, info_mat = observation_info(reading.noisy, share, alpha * reading.noise_var + spread, plan.due)
         return InfoMessages(speaks, info_vec, info_mat, plan.prior, known)
@@ -145,6 +159,21 @@ class FilterScheme(Scheme):
         group_spread = np.einsum("ngk,nk->ng", members, spread)
         return group_info(reading.group_noisy, plan.shares, alpha * reading.group_var + group_spread, members)
 
+    @staticmethod
+    def _info_of_sums(plan: Plan, reading: Reading, spread: Floats, alpha: float) -> tuple[Floats, Floats]:
+        """Return the information of a slot in which sums of groups were read, in the diagonal form."""
+        assert plan.prior is not None and plan.prior_var is not None and plan.pivot is not None
+        assert reading.group_noisy is not None and reading.group_var is not None
+        shape = reading.noisy.shape
+        due = every_region(plan.due, shape[1])
+        pivot = np.where(due, plan.pivot, np.arange(shape[1]))
+        leads = due & (pivot == np.arange(shape[1]))
+        noisy = group_sums(np.where(leads, reading.group_noisy, 0.0), pivot)
+        noise = group_sums(np.where(leads, reading.group_var, 0.0), pivot)
+        variance = alpha * noise + group_sums(np.broadcast_to(spread, shape), pivot)
+        noisy, variance = measured_by_sums(noisy, variance, plan.prior, plan.prior_var, plan.shares, pivot)
+        return observation_info(noisy, plan.shares, variance, due)
+
     def _speaks(self, plan: Plan) -> Bools:
         """Return which servers send a message, (N,): those that sampled, unless they work alone."""
         sampled = any_region(plan.due)
@@ -153,8 +182,21 @@ class FilterScheme(Scheme):
     def fuse(self, state: FilterState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing) -> None:
         assert plan.prior is not None and plan.prior_var is not None
         self.absorb(state, plan.prior, plan.prior_var, messages, hearing, plan.slot)
+        self.follow_errors(state, plan, reading, plan.prior_var)
         state.end(plan.slot)
         self.adapt(state, plan, reading)
+
+    @staticmethod
+    def follow_errors(state: FilterState, plan: Plan, reading: Reading, prior_var: Floats) -> None:
+        """Follow errors that the filter does not know of; what others have sent is taken to be like the own sample."""
+        setting, a = state.setting, state.setting.model.diagonal_transition
+        if state.staying is not None:
+            spread = _spread(setting, plan, reading, np.isfinite(prior_var))
+            part = spread / (setting.tuning.alpha * reading.noise_var + spread)
+            state.staying = follow_staying(state.staying, prior_var, state.posterior_var, part, a, setting.turnover)
+        if state.split is not None:
+            sizes = None if plan.pivot is None else group_sizes(plan.pivot, every_region(plan.due, setting.regions))
+            state.split = follow_split(state.split, prior_var, (state.posterior, state.posterior_var), sizes, a)
 
     @staticmethod
     def absorb(
@@ -189,7 +231,9 @@ class FilterScheme(Scheme):
         speaks = self._speaks(plan)
         estimate = state.posterior
         if state.setting.form == "diagonal":
-            variance = state.posterior_var
+            variance = state.posterior_var if state.staying is None else state.posterior_var + state.staying.extra
+            if state.split is not None:
+                variance = variance + np.square(state.split)
             if not np.isfinite(variance).all():
                 estimate = np.where(np.isfinite(variance), estimate, np.nan)
         else:
@@ -198,6 +242,15 @@ class FilterScheme(Scheme):
                 estimate = np.where(state.known[:, None], estimate, np.nan)
                 variance = np.where(state.known[:, None], variance, np.inf)
         return Release(plan.slot, estimate, variance, plan.due, reading.charge, speaks)
+
+
+def _spread(setting: Setting, plan: Plan, reading: Reading, known: Bools) -> Floats:
+    """Return the variance of counts around H r, from what is expected, or from the sample where nothing is known."""
+    assert plan.prior is not None
+    expected = plan.prior
+    if setting.observation == "binomial" and not known.all():
+        expected = np.where(known, plan.prior, reading.noisy / plan.shares)
+    return observation_var(setting.observation, plan.shares, setting.model.one_step_var, expected)
 
 
 def _prior_bank(state: FilterState, slot: int | None) -> Bank:

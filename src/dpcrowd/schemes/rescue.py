@@ -65,8 +65,10 @@ class RescueScheme(FilterScheme):
     def start(self, setting: Setting) -> RescueState:
         self.check(setting)
         shape = (setting.servers, setting.regions)
+        divides = self.grouping != "none" and setting.observation == "binomial" and setting.form == "diagonal"
         return RescueState(
             **filter_start(setting),
+            split=np.zeros(shape) if divides and setting.model.course is None else None,
             controllers=pid.start(*shape, setting.tuning.integral_window),
             last_release=np.full(shape, np.nan),
             history=np.zeros((setting.servers, setting.tuning.history, setting.regions)),

@@ -1,0 +1,76 @@
+"""Sums of groups of regions in the diagonal form: as measurements of their members, and what dividing them costs.
+
+One draw of noise on the sum of a group says little about who in the group has how many people. With an expected course
+(a process model) every member is measured by the sum less what is expected of the others, with their variance:
+
+    z_k = S - H sum_{j != k} prior_j          R_k = R_S + H^2 sum_{j != k} P_j
+
+so that mean and variance of each member are those after the exact update by one measurement of the sum; what members
+have in common afterwards is left out, as everywhere in the diagonal form.
+
+Without a course, RescueDP divides the sum evenly, and nothing says how unequal the members are. A count that cannot be
+negative and whose mean is known to be mu has the variance mu^2 if nothing else is known of it (the exponential
+distribution has the most entropy). The error is the same in every slot in which the same regions form a group, so its
+standard deviation adds up like a bias:
+
+    split <- phi a split + (1 - phi) sqrt(1 - 1/n) posterior       phi = M/P, n members; alone (n = 1) it fades away
+
+The released variance contains its square. The estimates do not change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcrowd.arrays import Bools, Floats, Ints
+
+__all__ = ["follow_split", "group_sizes", "group_sums", "measured_by_sums"]
+
+
+def group_sums(values: Floats, pivot: Ints) -> Floats:
+    """Return the sum of each region's group at every member, (N, d).
+
+    >>> group_sums(np.array([[1.0, 2.0, 4.0]]), np.array([[0, 0, 2]]))
+    array([[3., 3., 4.]])
+    """
+    servers, regions = pivot.shape
+    place = np.arange(servers)[:, None] * regions + pivot
+    sums = np.bincount(place.ravel(), weights=values.ravel(), minlength=servers * regions)
+    return np.asarray(sums[place])
+
+
+def group_sizes(pivot: Ints, due: Bools) -> Ints:
+    """Return how many regions were read together with each region, (N, d); 1 where a region was not read."""
+    together = np.where(due, pivot, np.arange(pivot.shape[1]))
+    return group_sums(np.ones(pivot.shape), together).astype(np.int64)
+
+
+def measured_by_sums(
+    noisy: Floats, variance: Floats, prior: Floats, prior_var: Floats, share: Floats, pivot: Ints
+) -> tuple[Floats, Floats]:
+    """Return z and R of each region, (N, d), from the sum of its group and what is expected of the other members.
+
+    noisy, variance   (N, d) the noisy sum of a region's group, and its variance, at every member
+    """
+    others = group_sums(prior, pivot) - prior
+    others_var = group_sums(prior_var, pivot) - prior_var
+    return noisy - share * others, variance + share * share * np.maximum(others_var, 0.0)
+
+
+def follow_split(
+    before: Floats, prior_var: Floats, posterior: tuple[Floats, Floats], sizes: Ints | None, transition: Floats
+) -> Floats:
+    """Return the standard deviation (N, d) of what dividing sums has added to the errors, after a slot.
+
+    posterior  mean and variance
+    sizes      (N, d) how many regions were read together with each; None: every region alone, or none was read
+    """
+    mean, var = posterior
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = np.where(np.isfinite(prior_var), var / prior_var, np.where(np.isfinite(var), 0.0, 1.0))
+    kept = np.clip(kept, 0.0, 1.0)
+    after = kept * np.abs(transition) * before
+    if sizes is None:
+        return after
+    unknown = np.sqrt(1.0 - 1.0 / sizes) * np.maximum(mean, 1.0)
+    return np.where(sizes > 1, after + (1.0 - kept) * unknown, after)

@@ -1,0 +1,65 @@
+"""What users who stay add to the variance of a filter that takes every sample's deviation for a new one.
+
+A server's count deviates from H r, and while its users stay, so does the deviation (`filters.persistence`). The filters
+of DPCrowd, FAST and RescueDP add up information from messages that do not say whose deviation they contain, so they
+cannot take it into account when they weigh a sample. Their estimates stay what they are; but the variance of their
+error can be followed beside them. Per server and region, with what was heard in a slot as one measurement whose
+deviation is the part f of its variance,
+
+    phi = M/P              the part of the prior in the posterior      (M, P: variances of posterior and prior)
+    cross <- phi a s cross + f M                              s = 1 - turnover
+    extra <- (phi a)^2 extra + 2 phi (1 - phi) a s cross      with `cross` of the slot before
+
+`cross` is the covariance of the estimate's error with the deviation of the measurements, and `extra` is what has to be
+added to M. For a server that works alone this is the exact variance of its error. Where it hears others, it is an upper
+bound: it holds if the same servers are heard in every slot, and is too large if they change, or if users are
+partitioned and all servers are heard, whose deviations cancel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcrowd.arrays import Floats
+
+__all__ = ["StayingUsers", "follow_staying"]
+
+
+@dataclass
+class StayingUsers:
+    """What persistent deviations have done to the errors of N servers, (N, d): `extra` variance, `cross` covariance."""
+
+    extra: Floats
+    cross: Floats
+
+
+def follow_staying(
+    before: StayingUsers, prior_var: Floats, posterior_var: Floats, part: Floats, transition: Floats, turnover: float
+) -> StayingUsers:
+    """Return the memory after a slot.
+
+    prior_var, posterior_var  (N, d) as the filter has them, without `extra`
+    part                      the part of the variance of what was measured that is deviation, broadcastable to (N, d)
+    transition                a: () or (d,)
+
+    A filter that samples every slot with equal weights believes in a variance that falls forever; the error does not.
+
+    >>> memory = StayingUsers(np.zeros((1, 1)), np.zeros((1, 1)))
+    >>> variance, one = np.array([[np.inf]]), np.ones((1, 1))
+    >>> for _ in range(400):
+    ...     after = 1.0 / (1.0 / variance + one)
+    ...     memory, variance = follow_staying(memory, variance, after, one, np.ones(()), 0.05), after
+    >>> float((variance + memory.extra)[0, 0] / variance[0, 0])  # (1 + s)/(1 - s) = 39 in the long run
+    37.1...
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = np.where(
+            np.isfinite(prior_var), posterior_var / prior_var, np.where(np.isfinite(posterior_var), 0.0, 1.0)
+        )
+    kept = np.clip(kept, 0.0, 1.0)
+    heard = kept < 1.0
+    cross = (1.0 - turnover) * transition * before.cross
+    extra = np.square(kept * transition) * before.extra + 2.0 * kept * (1.0 - kept) * cross
+    return StayingUsers(extra, kept * cross + np.where(heard, part * np.where(heard, posterior_var, 0.0), 0.0))
