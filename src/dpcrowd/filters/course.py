@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from dpcrowd.errors import BadInput
 __all__ = ["Course", "same_course"]
 
 _NEGLIGIBLE = 1e-18  # a part of the variance below this is beyond what rounding leaves
+_MOST_SETTLED = 1024  # variances that are kept
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,9 @@ class Course:
         if 0.0 < largest < 1.0:  # older slots add nothing that could be seen
             steps = min(steps, 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest)))
         total = np.zeros(self.profile.shape[1])
+        by_row = list(self.variance)
         for one in range(slot - steps + 1, slot + 1):
-            total = square * total + self.noise_var(one)
+            total = square * total + by_row[self.row(one)]
         return total
 
     def settled_var(self, slot: int, transition: Floats) -> PerRegion:
@@ -92,9 +95,22 @@ class Course:
         square = np.square(np.broadcast_to(transition, self.profile.shape[1:]))
         if (square >= 1.0).any():
             raise BadInput("a course needs a transition with |a| < 1 in every region, or it would forget nothing.")
-        largest = float(square.max())
-        steps = 1 if largest == 0.0 else 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest))
-        return self.added_var(slot, steps, transition)
+        key = (self.offset + self.step * int(slot)) % self.season, square.tobytes()
+        if key not in self._settled:
+            if len(self._settled) >= _MOST_SETTLED:
+                self._settled.clear()
+            largest = float(square.max())
+            steps = 1 if largest == 0.0 else 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest))
+            self._settled[key] = self.added_var(slot, steps, transition)
+        return self._settled[key].copy()
+
+    @cached_property
+    def _settled(self) -> dict[tuple[int, bytes], PerRegion]:
+        """The variances that `settled_var` has computed, by time of the season and transition.
+
+        Each is a sum over hundreds of slots, and every start of a server that learns asks for the same dozens.
+        """
+        return {}
 
 
 def same_course(one: Course | None, other: Course | None) -> bool:

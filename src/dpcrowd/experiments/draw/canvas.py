@@ -15,6 +15,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -287,17 +288,26 @@ def note_entries(panel: Panel) -> tuple[str, list[Any]]:
 
 def columns_that_fit(handles: Sequence[Any], width: float, **options: Any) -> int:
     """Return the number of columns with which a legend is at most `width` inches wide and has the fewest lines."""
-    from matplotlib.figure import Figure as Canvas
+    return _columns(tuple(handle.get_label() for handle in handles), width, tuple(sorted(options.items())))
 
-    canvas = Canvas(figsize=(width, 1.0))
-    renderer = renderer_of(canvas)
-    for columns in range(len(handles), 1, -1):
-        legend = canvas.legend(handles=handles, ncols=columns, **options)
-        wide = legend.get_window_extent(renderer).width / canvas.dpi
-        legend.remove()
-        if wide <= _FILL * width:
-            lines = -(-len(handles) // columns)
-            return -(-len(handles) // lines)
+
+@lru_cache(256)  # a panel is measured several times, and its legend each time
+def _columns(labels: tuple[str, ...], width: float, options: tuple[tuple[str, Any], ...]) -> int:
+    """Return what `columns_that_fit` returns: the width of a legend depends on its texts, not on its lines."""
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], label=label) for label in labels]
+    with _settings("legend"):
+        canvas = Canvas(figsize=(width, 1.0))
+        renderer = renderer_of(canvas)
+        for columns in range(len(handles), 1, -1):
+            legend = canvas.legend(handles=handles, ncols=columns, **dict(options))
+            wide = legend.get_window_extent(renderer).width / canvas.dpi
+            legend.remove()
+            if wide <= _FILL * width:
+                lines = -(-len(handles) // columns)
+                return -(-len(handles) // lines)
     return 1
 
 

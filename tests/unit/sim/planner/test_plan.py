@@ -42,11 +42,11 @@ def test_a_simulation_takes_what_a_plan_recommends(more: dict[str, Any]) -> None
 @pytest.mark.slow
 def test_traffic_is_that_of_a_simulation(reach: Any) -> None:
     """Operators order lines by these numbers."""
-    linear = dpcrowd.load_data("linear", slots=200)
-    common = {"servers": 12, "density": 0.3, "horizon": 200}
-    planned = plan(data=linear, samples=40, reach=reach, advice=False, epsilons=[1.0], **common)
-    assert planned.samples == 40
-    scheme = dpcrowd.Relay(samples=40, reach=reach)
+    linear = dpcrowd.load_data("linear", slots=100)
+    common = {"servers": 12, "density": 0.3, "horizon": 100}
+    planned = plan(data=linear, samples=20, reach=reach, advice=False, epsilons=[1.0], **common)
+    assert planned.samples == 20
+    scheme = dpcrowd.Relay(samples=20, reach=reach)
     record = dpcrowd.simulate({"relay": scheme}, linear, runs=4, jobs=1, **common)["relay"]
     assert planned.traffic.packets_per_slot == pytest.approx(record.packets_per_slot.mean(), rel=0.1)
     assert planned.traffic.bytes_per_slot == pytest.approx(record.bytes_per_slot.mean(), rel=0.1)
