@@ -36,13 +36,14 @@ from dpcrowd.errors import BadInput
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.messages import Messages
 
-__all__ = ["Mailbox", "Obstacle", "RecordMessages", "ungrouped"]
+__all__ = ["NOTHING_PAID", "Mailbox", "Obstacle", "RecordMessages", "ungrouped"]
 
 Obstacle = Literal["unknown-origin", "wrong-slot", "late", "void", "hops", "price", "account"]
 """Why a record is not accepted."""
 
 _LARGEST = 2.0**53
-_NOTHING_PAID = np.iinfo(np.int64).min // 4
+NOTHING_PAID = np.iinfo(np.int64).min // 4
+"""The account of an origin without any record."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class Mailbox:
     def start(cls, number: int, servers: int, lag: int) -> Mailbox:
         """Return an empty mailbox."""
         flags, numbers = np.zeros((3, lag, servers), dtype=np.bool_), np.zeros((2, lag, servers), dtype=np.int64)
-        account = np.full(servers, _NOTHING_PAID)
+        account = np.full(servers, NOTHING_PAID)
         return cls(
             number, flags[0].copy(), flags[1].copy(), flags[2].copy(), numbers[0].copy(), numbers[1].copy(), account,
             np.zeros((), dtype=np.int64), np.zeros((), dtype=np.int64), np.zeros(servers, dtype=np.int64),
@@ -177,7 +178,7 @@ class Mailbox:
     def open_accounts(self, first: int) -> None:
         """Let the accounts of all origins begin anew with slot `first`, when the network's budget does."""
         self.since = np.array(first)
-        self.paid_until = np.full_like(self.paid_until, _NOTHING_PAID)
+        self.paid_until = np.full_like(self.paid_until, NOTHING_PAID)
 
     def put_own(self, slot: int, nano: int) -> None:
         """Add the server's own record of a slot."""

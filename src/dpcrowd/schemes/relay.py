@@ -37,11 +37,11 @@ from dpcrowd.network.spread import Traffic, one_hop_holdings, record_totals
 from dpcrowd.privacy import Guarantee, Noise, noise_var
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import check_interval, samples_due
-from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
+from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting, half_width
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
 from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
-from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, skip_slots
+from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, expected_level, skip_slots
 from dpcrowd.schemes.relay_join import FinalisedState, begin_from
 from dpcrowd.schemes.relay_state import GIVEN_UP, RelayState, start_state
 
@@ -299,22 +299,28 @@ class Relay(Scheme):
         return oldest
 
     def join(
-        self, state: RelayState, fresh: RelayState, finalised: FinalisedState, records: RecordMessages | None
+        self,
+        state: RelayState,
+        fresh: RelayState,
+        finalised: FinalisedState,
+        records: RecordMessages | None,
+        shares: Floats | None = None,
     ) -> RelayState:
         """Return the state with which a server continues from a neighbour's finalised state and the records after it.
 
         state    of the server until now: its schedule and its ledger stay its own
         fresh    its state before the first slot
         records  of the slots after the finalised one, of all servers; its own among them
+        shares   (L, origins) of these slots, if some of them were others under an earlier revision
         """
         slot, mailbox = int(finalised.slot), fresh.mailbox
         assert mailbox is not None and state.mailbox is not None
-        finalised.check(self.samples_in(state.setting), state.setting.need_guarantee().length)
+        finalised.check(self.samples_in(state.setting), state.setting.need_guarantee().length, self.lag)
         fresh.ledger = state.ledger
         fresh.shift, fresh.waiting = self._moved(state, slot + 1)
         for name in ("late", "unknown", "refused"):
             setattr(mailbox, name, getattr(state.mailbox, name).copy())
-        first = begin_from(finalised, fresh)
+        first = begin_from(finalised, fresh, shares)
         if records is not None:
             own = (records.origin == mailbox.number) & (records.nano > 0)
             own &= (records.slot >= first) & (records.slot <= slot)
@@ -329,6 +335,22 @@ class Relay(Scheme):
         if not np.isfinite(fresh.mean).all() or not (variance >= 0.0).all():
             raise BadInput("a finalised state with which the filter has no estimate.")
         return fresh
+
+    def check_finalised(self, fresh: RelayState, finalised: FinalisedState) -> None:
+        """Refuse a neighbour's finalised state that no server could have; `fresh` is a state before the first slot."""
+        finalised.check(self.samples_in(fresh.setting), fresh.setting.need_guarantee().length, self.lag)
+        begin_from(finalised, fresh)
+        _check_level(fresh, int(finalised.slot))
+
+    def agree(self, one: RelayState, other: RelayState) -> bool:
+        """Whether the intervals of two states of one server overlap in every region, after the same slot."""
+        place = int(one.last) % self.lag
+        variances = [state.mean_var[place] for state in (one, other)]
+        if one.setting.form == "matrix":
+            variances = [diagonal(variance) for variance in variances]
+        known = np.isfinite(variances[0]) & np.isfinite(variances[1])
+        allowed = half_width(np.where(known, variances[0], 0.0)) + half_width(np.where(known, variances[1], 0.0))
+        return bool((~known | (np.abs(one.mean[place] - other.mean[place]) <= allowed)).all())
 
     def _write(self, state: RelayState, slots: Ints, origins: Ints, nano: Ints, noisy: Floats, groups: Ints) -> None:
         setting = state.setting
@@ -395,6 +417,18 @@ def _check_phases(setting: Setting) -> None:
             "with roaming users all servers sample in the same slots, or a user who visits several servers pays at "
             "each of them: leave the phases out, or make all of them 0."
         )
+
+
+def _check_level(state: RelayState, slot: int) -> None:
+    """Refuse a level of the last slot that does not follow from the finalised state: records would count too little."""
+    if state.setting.observation == "paper":
+        return
+    place = slot % state.lag
+    expected, expected_var = expected_level(state, slot)
+    known = np.isfinite(expected_var)
+    is_close = np.isclose(state.level[place], expected, rtol=1e-6, atol=1e-6)
+    if (known != np.isfinite(state.level_var[place])).any() or (known & ~is_close).any():
+        raise BadInput("a finalised state whose level does not follow from its estimate.")
 
 
 def _positive_integer(name: str, value: object, more: str = "") -> int:

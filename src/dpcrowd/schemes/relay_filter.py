@@ -31,7 +31,7 @@ from dpcrowd.schemes.relay_deviations import (
 )
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 
-__all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "prior_of", "skip_slots"]
+__all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "expected_level", "prior_of", "skip_slots"]
 
 
 LIMIT = 36.0
@@ -264,7 +264,7 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
         if state.bank is not None:
             state.base_bank = state.bank.at(place).copy()
     if setting.observation != "paper":  # which does not look at the level
-        state.level[place], state.level_var[place] = _expected(state, slot)
+        state.level[place], state.level_var[place] = expected_level(state, slot)
     if state.scores is not None:
         state.suspicious[place] = state.scores.suspicious
         numbers = np.flatnonzero(state.scores.suspicious)
@@ -272,7 +272,7 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             state.penalty[place, numbers] = state.scores.penalty(numbers)
 
 
-def _expected(state: RelayState, slot: int) -> tuple[Floats, Floats]:
+def expected_level(state: RelayState, slot: int) -> tuple[Floats, Floats]:
     """Return the finalised state as it is expected to be L slots later, in a slot: means and variances, (N, d)."""
     model, mean, var = state.setting.model, state.base, state.base_var
     if model.course is not None:

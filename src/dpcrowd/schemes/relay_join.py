@@ -9,19 +9,26 @@ same bits as its neighbours, since everything in this state is a function of fin
               of filters that learn also their beliefs, and what the error has in common with each server's deviation
     level     of each slot after it, the finalised state that was expected for it, behind a binomial variance
     scores    of the origins, and the penalties with which each slot after it began
-    shares    of the origins in each slot after it, and their accounts (`Mailbox.paid_until`, `Mailbox.since`)
+    accounts  of the origins (`Mailbox.paid_until`, `Mailbox.since`)
 
-Nothing in it belongs to the sender alone: neither its schedule nor its ledger nor its number.
+Nothing in it belongs to the sender alone: neither its schedule nor its ledger nor its number. Shares are not part of
+it: every server has them from its own configuration.
 
-It is the neighbour's word and is checked as such (`FinalisedState.check`): shapes, finite numbers, variances above 0,
-symmetric and positive covariances, and accounts that the public schedule can explain. Where several neighbours send
-theirs, `most_trusted` says which is taken.
+It is the neighbour's word and is checked as such (`FinalisedState.check`): shapes, finite numbers, symmetric and
+positive covariances, numbers that follow from one another, accounts that the public schedule can explain, and no more
+certainty than the public schedule, shares and epsilon allow (`relay_bounds`). Where several neighbours send theirs,
+`most_trusted` says which is taken.
+
+What is taken is gated. The records after it run through the filter with its guard: where they agree with one another,
+but not with the state, the state is doubted, as any prior is. Only records of origins that nobody suspects take part in
+that. So if one neighbour's state suspects half of the servers or more, and the estimate would be another one without
+that, it is taken without its suspicions (`Server.join`): it would silence those who can contradict it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -29,16 +36,23 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.learning import Bank, combined
 from dpcrowd.filters.origins import SUSPECT
 from dpcrowd.schemes.base import half_width
+from dpcrowd.schemes.records import NOTHING_PAID
 from dpcrowd.schemes.relay_state import RelayState
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 
 __all__ = ["FinalisedState", "begin_from", "can_be_joined", "finalised_state", "most_trusted", "read_finalised"]
 
 _LARGEST = 2.0**53
-_MOST_SCORE, _MOST_PENALTY = 100.0, 1e4
+_MOST_SCORE, _MOST_USUAL, _MOST_PENALTY = 100.0, 4.0, 1e4
 _ASYMMETRY = 1e-9  # of a covariance, in units of its largest number: rounding
+_ROUNDING = 1e-6  # of numbers that follow from others, which another machine may have computed
+_SAFETY = 4.0
+"""A variance may be this much below the least one: that is computed for even intervals between samples."""
+_FORMER_FIELDS = {"shares"}
+"""Builds before 0.2 have sent them; they are not read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +63,6 @@ class FinalisedState:
     since           () the first slot of the accounts; earlier records are too late
     settled         () whether slots before `since` have no records of their own: each is what `base` says
     base            (d,), (d,) or (d, d), (), (POOL,): the posterior of slot t - L, as in `RelayState`
-    shares          (L, origins)
     paid_until      (origins,)
     level           (L, d); level_var: (L, d), in matrix form (L,) whether it is known; None: the observation is
                     "paper", which does not look at it
@@ -65,7 +78,6 @@ class FinalisedState:
     base_var: Floats
     base_known: Bools
     base_recent: Floats
-    shares: Floats
     paid_until: Ints
     level: Floats | None
     level_var: Floats | None
@@ -106,9 +118,35 @@ class FinalisedState:
         allowed = half_width(self.variance[known]) + half_width(other.variance[known])
         return bool((apart[known] <= allowed).all())
 
-    def check(self, samples: int, length: int) -> None:
-        """Refuse numbers that no server could have; n `samples` are allowed per `length` slots."""
-        slot, since, lag = int(self.slot), int(self.since), len(self.shares)
+    @property
+    def certainty(self) -> float:
+        """The sum of the information on all regions: how much it claims to know."""
+        known = self.variance[np.isfinite(self.variance)]
+        return float(np.sum(1.0 / np.maximum(known, 1e-12)))
+
+    @property
+    def suspects_most(self) -> bool:
+        """Whether half of the servers or more are suspected, now or in a slot whose records still count."""
+        if self.score is None or self.penalty is None:
+            return False
+        suspected = np.vstack([self.score[None] > SUSPECT, self.penalty > 1.0])
+        return bool((2 * np.count_nonzero(suspected, axis=1) >= suspected.shape[1]).any())
+
+    def without_suspicions(self) -> FinalisedState:
+        """Return the same state with nobody suspected."""
+        if self.score is None or self.usual is None or self.penalty is None or self.suspicious is None:
+            return self
+        return replace(
+            self,
+            score=np.ones_like(self.score),
+            usual=np.ones_like(self.usual),
+            penalty=np.ones_like(self.penalty),
+            suspicious=np.zeros_like(self.suspicious),
+        )
+
+    def check(self, samples: int, length: int, lag: int) -> None:
+        """Refuse numbers that no server could have; n `samples` are allowed per `length` slots, and L is `lag`."""
+        slot, since = int(self.slot), int(self.since)
         if not lag - 1 <= slot <= _LARGEST or not 0 <= since <= slot + 1:
             raise BadInput(
                 f"a finalised state of slot {slot} with accounts from slot {since} on; allowed: slots from {lag - 1} "
@@ -121,23 +159,50 @@ class FinalisedState:
             _check_covariance(self.base_var)
         if np.isinf(self.base_recent).any() or (self.base_recent < 0.0).any():
             raise BadInput("a finalised state with residuals below 0 or infinite.")
-        if not ((self.shares > 0.0) & (self.shares <= 1.0)).all():
-            raise BadInput("a finalised state with shares that are not above 0 and at most 1.")
-        if (self.paid_until > (slot - lag + 1) * samples + length).any():
-            raise BadInput("a finalised state in which an origin has paid for slots to come.")
+        self._check_accounts(samples, length, lag)
         if self.level is not None and self.level_var is not None:
             _check_means("level", self.level)
             if self.level_var.ndim == 2:
                 _check_variances("level_var", self.level_var)
         self._check_memory()
-        for name, least, most in (
-            ("score", 0.0, _MOST_SCORE),
-            ("usual", 0.0, _MOST_SCORE),
-            ("penalty", 1.0, _MOST_PENALTY),
+        self._check_scores()
+
+    def check_certainty(self, least: Floats) -> None:
+        """Refuse a variance below what public facts allow; `least` is that of each region, (d,)."""
+        variances = self.variance if self.bank is None else np.minimum(self.variance, self.bank[1].min(axis=0))
+        if (below := variances * _SAFETY < least).any():
+            region = int(np.flatnonzero(below)[0])
+            raise BadInput(
+                f"a finalised state that is too certain: the variance of region {region} is {variances[region]:.3g}, "
+                f"and the public schedule, shares and epsilon allow no less than {least[region]:.3g}."
+            )
+
+    def _check_accounts(self, samples: int, length: int, lag: int) -> None:
+        """Refuse accounts that no records of slots from `since` to t - L could lead to."""
+        slot, since = int(self.slot), int(self.since)
+        has_paid = self.paid_until != NOTHING_PAID
+        if (has_paid & (self.paid_until >= (slot - lag + 1) * samples + length)).any():
+            raise BadInput("a finalised state in which an origin has paid for slots to come.")
+        if (has_paid & (self.paid_until < since * samples + length)).any():
+            raise BadInput("a finalised state in which an origin has paid for less than one sample.")
+
+    def _check_scores(self) -> None:
+        """Refuse scores that no comparison of records could lead to, and penalties that do not follow from them."""
+        if self.score is None or self.usual is None or self.penalty is None or self.suspicious is None:
+            return
+        for name, array, least, most in (
+            ("score", self.score, 0.0, _MOST_SCORE),
+            ("usual", self.usual, 0.0, _MOST_USUAL),
+            ("penalty", self.penalty, 1.0, _MOST_PENALTY),
         ):
-            array = getattr(self, name)
-            if array is not None and not ((array >= least) & (array <= most)).all():
+            if not ((array >= least) & (array <= most)).all():
                 raise BadInput(f"a finalised state with a {name} outside {least:g} to {most:g}.")
+        latest = self.penalty[int(self.slot) % len(self.penalty)]
+        expected = np.where(self.score > SUSPECT, np.square(self.score), 1.0)
+        if not np.isclose(latest, expected, rtol=_ROUNDING, atol=0.0).all():
+            raise BadInput("a finalised state whose penalties do not follow from its scores.")
+        if (self.suspicious != (self.penalty > 1.0).any(axis=1)).any():
+            raise BadInput("a finalised state that suspects without a penalty, or the other way round.")
 
     def _check_memory(self) -> None:
         """Refuse beliefs and common errors that no filter could have."""
@@ -146,8 +211,20 @@ class FinalisedState:
             _check_variances("bank", self.bank[1])
             if not (self.bank[2] <= 0.0).all() or not np.isfinite(self.bank[2]).all():
                 raise BadInput("a finalised state whose beliefs have weights above 1, or none.")
+            self._check_beliefs(self.bank)
         if self.cross is not None:
             _check_means("cross", self.cross)
+
+    def _check_beliefs(self, bank: Floats) -> None:
+        """Refuse an estimate that is not the mean of the beliefs: the filter goes on with these."""
+        with np.errstate(invalid="ignore"):
+            mean, variance = combined(Bank(*(part[:, None] for part in bank)))
+        known = np.isfinite(self.variance)
+        scale = np.sqrt(np.where(known, self.variance, 1.0)) + np.abs(self.base)
+        apart = np.abs(mean[0] - self.base) > _ROUNDING * np.maximum(scale, 1.0)
+        unlike = ~np.isclose(variance[0], self.variance, rtol=_ROUNDING, atol=_ROUNDING)
+        if (known != np.isfinite(variance[0])).any() or (known & (apart | unlike)).any():
+            raise BadInput("a finalised state whose estimate does not follow from its beliefs.")
 
 
 def _check_means(name: str, means: Floats) -> None:
@@ -184,7 +261,6 @@ def finalised_state(state: RelayState) -> FinalisedState:
         "base_var": state.base_var[0],
         "base_known": state.base_known[0],
         "base_recent": state.base_recent[0],
-        "shares": state.shares,
         "paid_until": mailbox.paid_until,
         "level": None if paper else state.level[:, 0],
         "level_var": None if paper else level_var.astype(np.float64),
@@ -234,7 +310,8 @@ def read_finalised(payload: bytes, fresh: RelayState) -> FinalisedState:
 
     fresh  a state of the receiver, whose shapes it must have
     """
-    expected, arrays = finalised_state(fresh), from_bytes(payload)
+    expected = finalised_state(fresh)
+    arrays = {name: array for name, array in from_bytes(payload).items() if name not in _FORMER_FIELDS}
     names = [one.name for one in fields(FinalisedState)]
     present = {name for name in names if getattr(expected, name) is not None}
     if arrays.keys() != present:
@@ -248,8 +325,11 @@ def read_finalised(payload: bytes, fresh: RelayState) -> FinalisedState:
     return FinalisedState(**{name: arrays.get(name) for name in names})  # type: ignore[arg-type]
 
 
-def begin_from(finalised: FinalisedState, fresh: RelayState) -> int:
-    """Let a fresh state begin with what a neighbour has sent; return the first slot whose records are still to come."""
+def begin_from(finalised: FinalisedState, fresh: RelayState, shares: Floats | None = None) -> int:
+    """Let a fresh state begin with what a neighbour has sent; return the first slot whose records are still to come.
+
+    shares  (L, origins) of the slots, if some of them were others under an earlier revision
+    """
     slot, since, lag, setting = int(finalised.slot), int(finalised.since), fresh.lag, fresh.setting
     early = _before_accounts(slot, since, lag)
     if early and not finalised.settled:
@@ -272,7 +352,8 @@ def begin_from(finalised: FinalisedState, fresh: RelayState) -> int:
             fresh.bank.put(place, fresh.base_bank)
         fresh.mean[place], fresh.mean_var[place] = fresh.base, fresh.base_var
         fresh.known[place], fresh.recent[place] = fresh.base_known, fresh.base_recent
-    fresh.shares[:] = finalised.shares
+    if shares is not None:
+        fresh.shares[:] = shares
     mailbox.paid_until, mailbox.since = finalised.paid_until.copy(), finalised.since.copy()
     if finalised.level is not None and finalised.level_var is not None:
         fresh.level[:, 0] = finalised.level
@@ -296,21 +377,31 @@ def _take_scores(finalised: FinalisedState, fresh: RelayState) -> None:
 
 
 def most_trusted(states: Mapping[str, FinalisedState]) -> tuple[list[str], list[str]]:
-    """Return the senders of the state to take, and those who disagree with it; nobody, if no majority agrees.
+    """Return the senders of the state to take, and those who contradict it; nobody, if no majority agrees.
 
-    The senders of a state have sent the same bits. More than half of all senders must agree with it, within their
-    intervals. Of such states the one with most senders is taken, then the one with the smallest variances: a server
-    that has begun with less knows less.
+    Two states agree if their intervals overlap in every region. A state can be taken if more than half of all senders
+    agree with it, its own ones included; a single one, if there is no other. So as long as most neighbours are honest,
+    what is taken agrees with an honest one. Of several such states
+
+    - the one that most neighbours have sent, bit for bit, is taken: servers that have the same records send the same,
+    - and where several were sent equally often, the one in the middle by what they claim to know, of two the one that
+      claims less. So a neighbour gains nothing by claiming certainty, and little by claiming none. A state without any
+      information is taken only if there is no other.
     """
     groups: dict[bytes, list[str]] = {}
-    for name, state in states.items():
+    for name, state in sorted(states.items()):
         groups.setdefault(state.to_bytes(), []).append(name)
-    best: tuple[int, float, list[str], list[str]] | None = None
-    for names in groups.values():
+    eligible: list[tuple[int, float, bytes]] = []
+    contradicting: dict[bytes, list[str]] = {}
+    for content, names in groups.items():
         state = states[names[0]]
-        others = [name for name, other in states.items() if not state.agrees_with(other)]
-        known = state.variance[np.isfinite(state.variance)]
-        knowledge = float(np.sum(1.0 / np.maximum(known, 1e-12)))
-        if 2 * len(others) < len(states) and (best is None or (len(names), knowledge) > best[:2]):
-            best = len(names), knowledge, names, others
-    return ([], sorted(states)) if best is None else best[2:]
+        contradicting[content] = sorted(name for name, other in states.items() if not state.agrees_with(other))
+        if 2 * len(contradicting[content]) < len(states):
+            eligible.append((len(names), state.certainty, content))
+    if not eligible:
+        return [], sorted(states)
+    informed = [one for one in eligible if one[1] > 0.0] or eligible
+    most = max(number for number, _, _ in informed)
+    tied = sorted((certainty, content) for number, certainty, content in informed if number == most)
+    taken = tied[(len(tied) - 1) // 2][1]
+    return groups[taken], contradicting[taken]

@@ -44,6 +44,7 @@ from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.record_estimates import RecordEstimates, record_estimates
 from dpcrowd.schemes.records import Mailbox, Obstacle, RecordMessages
 from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_bounds import least_variance
 from dpcrowd.schemes.relay_join import FinalisedState, can_be_joined, finalised_state, read_finalised
 from dpcrowd.schemes.relay_state import RelayState, back_in_time, servers_per_run, with_fresh_schedule
 from dpcrowd.schemes.relay_transfer import transfer_relay
@@ -51,6 +52,9 @@ from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, t
 from dpcrowd.schemes.transfer import Run, check_transfer, estimates_only, measured, silent_on, transfer, without_prior
 
 __all__ = ["Joined", "Server", "ServerHistory", "saved_slot"]
+
+
+_CONFIRMED = 2  # neighbours that send the same state confirm each other
 
 
 @dataclass(frozen=True)
@@ -426,23 +430,35 @@ class Server:
         """
         return finalised_state(self._relay()[1]).to_bytes()
 
-    def read_finalised(self, finalised: bytes) -> FinalisedState:
-        """Return a neighbour's finalised state, checked; `BadInput` says what is wrong with it. Nothing changes."""
+    def read_finalised(self, finalised: bytes, first_slot: int = 0) -> FinalisedState:
+        """Return a neighbour's finalised state, checked; `BadInput` says what is wrong with it. Nothing changes.
+
+        first_slot  since when this setting has been in use; before that, variances may have been smaller
+        """
         scheme, state = self._relay()
         checked = read_finalised(finalised, state)
-        checked.check(scheme.samples_in(self.setting), self.setting.need_guarantee().length)
+        scheme.check_finalised(self._run.start(), checked)
+        slots = None if first_slot <= 0 else int(checked.slot) - state.lag - first_slot + 1
+        checked.check_certainty(least_variance(self.setting, scheme.samples_in(self.setting), slots))
         return checked
 
     def join(
-        self, finalised: FinalisedState, records: RecordMessages | None = None, sources: Sequence[str] = ()
+        self,
+        finalised: FinalisedState,
+        records: RecordMessages | None = None,
+        sources: Sequence[str] = (),
+        shares: Floats | None = None,
     ) -> None:
         """Continue after the slot of a neighbour's finalised state, with it and the records after it.
 
         From then on it releases the same bits as that neighbour, if it has the same records. Its schedule and what it
-        has spent stay its own. `BadInput` refuses a state with which there is no estimate; nothing has changed then.
+        has spent stay its own. One neighbour's state that suspects half of the servers or more is taken without its
+        suspicions, if their records would lead to another estimate. `BadInput` refuses a state with which there is no
+        estimate; nothing has changed then.
 
         records  of the last L slots up to that slot, of all servers, its own among them
         sources  names of the neighbours that have sent this state
+        shares   (L, servers) of all servers in these slots, slot s at place s mod L; default: what they are now
         """
         if self._pending is not None:
             raise BadInput(f"slot {self._slot} is still open: call hear() before joining.")
@@ -450,11 +466,15 @@ class Server:
         if slot < self._slot:
             raise BadInput(f"a finalised state of slot {slot}; this server has released slot {self._slot} already.")
         scheme, state = self._relay()
-        fresh = self._run.start()
         try:
-            self._state = scheme.join(state, fresh, finalised, records)
+            joined = scheme.join(state, self._run.start(), finalised, records, shares)
+            if len(sources) < _CONFIRMED and finalised.suspects_most:
+                without = finalised.without_suspicions()
+                impartial = scheme.join(state, self._run.start(), without, records, shares)
+                joined = joined if scheme.agree(joined, impartial) else impartial
         except np.linalg.LinAlgError:
             raise BadInput("a finalised state with which the filter has no estimate.") from None
+        self._state = joined
         self._slot, self._joined = slot, Joined(tuple(sources), slot)
         if self._ledger is not None:
             self._ledger.go_to(slot)

@@ -147,7 +147,7 @@ def test_who_joins_takes_what_was_learned(options: dict[str, Any], last: int, se
 @pytest.mark.parametrize("same_model", [True, False])
 @pytest.mark.parametrize("since", range(1, LAG + 3))
 def test_who_joins_after_a_revision_has_the_bits_of_those_who_were_there(same_model: bool, since: int) -> None:
-    """Shares of records before it, and slots whose records are final with it, are part of the state."""
+    """Slots whose records are final with it are part of the state; shares of before come from the earlier revision."""
     facts = facts_of(observation="binomial")
     later = replace(facts, shares=facts.shares[::-1].copy())
     if not same_model:
@@ -163,7 +163,11 @@ def test_who_joins_after_a_revision_has_the_bits_of_those_who_were_there(same_mo
     last = 19 + since
     world.run(range(20, last + 1))
     joiner, neighbour = later.server(JOINER), world.servers[NEIGHBOUR]
-    joiner.join(joiner.read_finalised(neighbour.finalised_state()), world.records_until(last))
+    shares = np.tile(later.shares, (LAG, 1))
+    for slot in range(last - LAG + 1, 20):
+        shares[slot % LAG] = facts.shares
+    state = joiner.read_finalised(neighbour.finalised_state(), first_slot=20)
+    joiner.join(state, world.records_until(last), shares=shares)
     world.servers[JOINER] = joiner
     releases = world.run(range(last + 1, last + AFTER))
     assert_same(releases[JOINER], releases[NEIGHBOUR])

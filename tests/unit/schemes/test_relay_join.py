@@ -16,10 +16,10 @@ from dpcrowd.schemes.relay_join import FinalisedState, most_trusted
 from dpcrowd.schemes.server import Server
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 from node_support_relay import counts_of, facts_of
-from relay_support import Network
+from relay_support import Network, message_of
 from schemes_support import account_for, bits
 
-SLOTS = 12
+SLOTS, LAG = 12, 5
 
 
 def facts(form: Any = "diagonal") -> Network:
@@ -71,13 +71,22 @@ def _corner(value: float) -> Callable[[Any], Any]:
         ("matrix", "base_var", _corner(5.0), "symmetric"),
         ("matrix", "base_var", lambda base: base - 2 * np.diag(np.diag(base)), "positive"),
         ("diagonal", "base_recent", _first(-1.0), "residuals"),
-        ("diagonal", "shares", _first(1.5), "shares"),
-        ("diagonal", "paid_until", _first(10**9), "paid"),
+        ("diagonal", "paid_until", _first(10**9), "paid for slots to come"),
+        ("diagonal", "paid_until", _first((SLOTS - LAG) * 3 + 8), "paid for slots to come"),
+        ("diagonal", "paid_until", _first(7), "less than one sample"),
+        ("diagonal", "paid_until", _first(-1), "less than one sample"),
+        ("diagonal", "base_var", _first(0.0), "too certain"),
+        ("diagonal", "base_var", lambda var: var * 1e-6, "too certain"),
+        ("matrix", "base_var", lambda var: var * 1e-6, "too certain"),
         ("diagonal", "level", _first(np.inf), "level"),
         ("diagonal", "level_var", _first(-2.0), "level_var"),
         ("diagonal", "score", _first(np.nan), "score"),
         ("diagonal", "usual", _first(-1.0), "usual"),
+        ("diagonal", "usual", _first(50.0), "usual"),
+        ("diagonal", "score", _first(9.0), "follow from its scores"),
+        ("diagonal", "suspicious", lambda flags: ~flags, "suspects without"),
         ("diagonal", "penalty", _first(0.5), "penalty"),
+        ("diagonal", "penalty", lambda penalty: penalty + 20.0, "follow from its scores"),
         ("diagonal", "penalty", _first(1e9), "penalty"),
         ("diagonal", "slot", lambda slot: slot - 9, "slot 2"),
         ("diagonal", "since", lambda slot: slot + 99, "accounts"),
@@ -166,16 +175,97 @@ def test_the_majority_is_believed_and_the_others_are_named() -> None:
     """One of three that lies, or is broken, neither decides nor stops the others."""
     states = {"a": state_with(100.0, 1.0), "b": state_with(900.0, 1.0), "c": state_with(101.0, 1.0)}
     taken, others = most_trusted(states)
-    assert taken in (["a"], ["c"])
+    assert taken == ["a"]
     assert others == ["b"]
 
 
-def test_who_knows_more_is_taken_if_both_can_be_right() -> None:
-    """A neighbour that began from nothing a while ago agrees, but knows less."""
+def test_of_two_that_can_both_be_right_the_less_certain_one_is_taken() -> None:
+    """Whoever lies gains nothing by claiming certainty. Nothing at all is known by no server that answers."""
     states = {"a": state_with(100.0, 50.0), "b": state_with(102.0, 1.0)}
-    assert most_trusted(states) == (["b"], [])
+    assert most_trusted(states) == (["a"], [])
     unknown = {"a": state_with(0.0, np.inf), "b": state_with(102.0, 1.0)}
     assert most_trusted(unknown) == (["b"], [])
+
+
+def test_of_several_that_can_be_right_the_one_in_the_middle_is_taken() -> None:
+    """One that claims to know hardly anything must not make the knowledge of the others count for nothing."""
+    states = {"a": state_with(0.0, 1e9), "b": state_with(102.0, 4.0), "c": state_with(101.0, 2.0)}
+    assert most_trusted(states) == (["b"], [])
+
+
+def test_what_most_have_sent_is_taken_before_anything_else() -> None:
+    """Servers with the same records send the same bits; one that differs has other records, or lies."""
+    same = state_with(100.0, 1.0)
+    states = {"a": state_with(100.5, 50.0), "b": same, "c": same, "d": state_with(99.0, 3.0)}
+    assert most_trusted(states) == (["b", "c"], [])
+    contradicted = {"a": state_with(500.0, 1.0), "b": same, "c": same, "d": state_with(99.0, 3.0)}
+    assert most_trusted(contradicted) == (["b", "c"], ["a"])
+
+
+def test_two_against_two_is_no_majority() -> None:
+    """Each pair confirms itself, and nobody can say which is right."""
+    one, other = state_with(100.0, 1.0), state_with(500.0, 1.0)
+    assert most_trusted({"a": one, "b": one, "c": other, "d": other}) == ([], ["a", "b", "c", "d"])
+
+
+def test_shares_come_from_the_own_configuration() -> None:
+    """Builds before this one have sent theirs: they are not read, and a share of 1 would let records count little."""
+    joiner, arrays = facts().server(1), from_bytes(ran().finalised_state())
+    assert "shares" not in arrays
+    plain = joiner.read_finalised(to_bytes(arrays))
+    state = joiner.read_finalised(to_bytes(arrays | {"shares": np.ones((LAG, 3))}))
+    assert state.to_bytes() == plain.to_bytes()
+    joiner.join(state)
+    assert np.array_equal(joiner._state.shares, np.tile(facts().shares, (LAG, 1)))
+
+
+def test_a_level_that_does_not_follow_from_the_estimate_is_refused() -> None:
+    """A level of a million people would let the records of the last slots count for nothing."""
+    with pytest.raises(BadInput, match="level"):
+        facts().server(1).read_finalised(changed("diagonal", "level", lambda level: level + 1000.0))
+
+
+def test_beliefs_that_do_not_follow_from_the_estimate_are_refused() -> None:
+    """The filter goes on with the beliefs: the estimate alone would be checked, and never used."""
+    network = replace(facts(), learn=True)
+    counts, server = counts_of(network, SLOTS), network.server(0)
+    for slot in range(SLOTS):
+        server.observe(slot, counts[slot, 0])
+        server.hear()
+    arrays = from_bytes(server.finalised_state())
+    network.server(1).read_finalised(to_bytes(arrays))
+    arrays["bank"] = arrays["bank"] + np.array([50.0, 0.0, 0.0])[:, None, None]
+    with pytest.raises(BadInput, match="beliefs"):
+        network.server(1).read_finalised(to_bytes(arrays))
+
+
+@pytest.mark.parametrize(("sources", "taken"), [(["a"], False), (["a", "b"], True)])
+def test_one_neighbour_cannot_silence_most_servers(sources: list[str], taken: bool) -> None:
+    """It claims that two of three are broken, and a wrong estimate: their records would not contradict it."""
+    network = facts()
+    world = {number: network.server(number) for number in range(3)}
+    counts, sent = counts_of(network, SLOTS), {}
+    for slot in range(SLOTS):
+        for number, server in world.items():
+            server.observe(slot, counts[slot, number])
+            if (sample := server.open_sample()) is not None:
+                sent[number, slot] = sample[1].copy()
+        for number, server in world.items():
+            keys = [key for key in sorted(sent) if key[1] == slot and key[0] != number]
+            server.hear({3: message_of(sent, keys, network.price)} if keys else None)
+    arrays = from_bytes(world[0].finalised_state())
+    for name in ("base", "level"):
+        arrays[name] = arrays[name] * 2.0
+    score = np.array([1.0, 100.0, 100.0])
+    arrays |= {"score": score, "penalty": np.tile(np.where(score > 1.0, 1e4, 1.0), (LAG, 1))}
+    arrays["suspicious"] = np.ones(LAG, dtype=np.bool_)
+    joiner = network.server(1)
+    keys = [key for key in sorted(sent) if key[1] >= SLOTS - LAG]
+    joiner.join(joiner.read_finalised(to_bytes(arrays)), message_of(sent, keys, network.price), sources)
+    assert bool(joiner.suspects()) == taken
+    joiner.observe(SLOTS, None)
+    release, truth = joiner.hear(), world[0].smoothed().estimate[-1]
+    assert (np.abs(release.estimate / truth - 1.0).max() < 0.1) != taken
 
 
 def test_the_state_of_a_server_is_not_changed_by_who_reads_it() -> None:

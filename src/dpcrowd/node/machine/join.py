@@ -12,10 +12,12 @@ records:
 A state of slot t is used when slot t + 1 is sealed, and not later: the records after it would be gone. So there is time
 for all neighbours to answer, and no release is delayed. A node that has not joined yet releases what it knows.
 
-It is the neighbours' word. A state is checked number by number, and against the population. Where several answer, more
-than half of them must agree within their intervals, and the state that most of them have sent, bit for bit, is taken
-(`most_trusted`). If there is no majority the node takes none, names them, and goes on with what it knows itself.
-Whether the node may sample is not affected by any of this: its ledger is another matter (`trust`).
+It is the neighbours' word. A state is checked number by number, against the population, and against what the public
+schedule, shares and epsilon allow; shares come from the node's own configuration. Where several answer, more than half
+of them must agree within their intervals, and the state that most of them have sent, bit for bit, is taken
+(`most_trusted`). If there is no majority the node takes none, names them, goes on with what it knows itself, and asks
+again L slots later, a few times. A single answer is taken, and shown as that neighbour's word. Whether the node may
+sample is not affected by any of this: its ledger is another matter (`trust`).
 
 A node answers each neighbour at most once per slot and a few times in L slots, and not while it asks itself. What it
 sends follows from records that all servers have been sent.
@@ -33,15 +35,16 @@ from dataclasses import dataclass, field
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.instructions import Instruction, RefuseMessage, Report
+from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.revision import NetworkView
 from dpcrowd.node.wire import DEVIATIONS, TIMES_POPULATION
-from dpcrowd.schemes.records import RecordMessages
 from dpcrowd.schemes.relay_join import FinalisedState, most_trusted
 from dpcrowd.schemes.server import Server
 
 __all__ = ["Join", "fits"]
 
 _MOST_ANSWERS = 4  # to one neighbour in L slots
+_MOST_ROUNDS = 4  # in which states are compared; after that the node goes on without
 _BESIDES = 1024  # bytes of a message besides the state
 
 
@@ -51,10 +54,14 @@ class Join:
 
     asks      whether the node has lost the network's past and hopes for somebody's word
     answers   by name: the slot of a neighbour's state, and the state, unchecked; of each the last one
+    contradicting  names of the neighbours whose states contradicted each other, or the one that was taken, when they
+                   were compared last
     """
 
     asks: bool = False
     answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    contradicting: tuple[str, ...] = ()
+    _rounds: int = 0
     _tries: int = 0
     _first: int = 0  # states of earlier slots are not asked for
     _too_large: bool = False
@@ -95,7 +102,7 @@ class Join:
                 "message: it goes on with what it knows itself."
             )
             return [Report("join-none", text)]
-        self.asks, self._tries, self._first = True, 2 * view.records.lag + 2, first
+        self.asks, self._tries, self._first, self._rounds = True, 2 * view.records.lag + 2, first, _MOST_ROUNDS
         return []
 
     def to_ask(self, names: Iterable[str], slot: int) -> list[str]:
@@ -112,12 +119,10 @@ class Join:
         if self.asks and name in self._asked:
             self.answers[name] = slot, state
 
-    def decide(
-        self, server: Server, view: NetworkView, slot: int, records: RecordMessages | None
-    ) -> tuple[bool, list[Instruction]]:
+    def decide(self, server: Server, view: NetworkView, slot: int, records: Records) -> tuple[bool, list[Instruction]]:
         """Join before a slot is sealed, if there are answers; return whether that was done, and what is said of it.
 
-        records  all of the last L slots that have arrived
+        records  of the last L slots that have arrived
         """
         if not self.asks:
             return False, []
@@ -126,16 +131,16 @@ class Join:
         for name, (of, payload) in sorted(self.answers.items()):
             if of == slot - 1 and view.number(name) is not None:
                 try:
-                    state = _plausible(server.read_finalised(payload), view)
+                    state = _plausible(server.read_finalised(payload, view.first_slot), view, records)
                     if int(state.slot) != of:
                         raise BadInput(f"a finalised state of slot {int(state.slot)} in a message of slot {of}.")
                     states[name] = state
                 except BadInput as error:
-                    instructions.append(RefuseMessage(slot - 1, name, "absurd", f"{name} sent {error}"))
-                    self._refused.add(name)
+                    instructions.append(self._refuse(name, slot - 1, error))
         self.answers.clear()
         if states:
-            return self._choose(server, states, records, instructions)
+            joined, reports = self._choose(server, states, slot - 1, records)
+            return joined, [*instructions, *reports]
         asked = [name for name, of in self._asked.items() if of == slot - 1]
         is_alone = bool(asked) and all(self._requests.get(name, -1) >= slot - 1 for name in asked)
         self._alone = self._alone + 1 if is_alone else 0
@@ -147,35 +152,53 @@ class Join:
             self._end()
         return False, instructions
 
+    def _refuse(self, name: str, slot: int, error: BadInput) -> RefuseMessage:
+        """Refuse a neighbour's state, and do not ask it again."""
+        self._refused.add(name)
+        return RefuseMessage(slot, name, "absurd", f"{name} sent {error}")
+
     def _choose(
-        self,
-        server: Server,
-        states: dict[str, FinalisedState],
-        records: RecordMessages | None,
-        instructions: list[Instruction],
+        self, server: Server, states: dict[str, FinalisedState], slot: int, records: Records
     ) -> tuple[bool, list[Instruction]]:
-        taken, others = most_trusted(states)
-        self._end()
-        if not taken:
+        """Join with the state that is trusted most; one with which there is no estimate is left out."""
+        instructions: list[Instruction] = []
+        while states:
+            taken, others = most_trusted(states)
+            self.contradicting = tuple(others)
+            if not taken:
+                return False, [*instructions, self._put_off(others, slot, records.terms.lag)]
+            try:
+                server.join(states[taken[0]], records.all_messages(), taken, records.lag_shares(slot))
+            except BadInput as error:
+                instructions += [self._refuse(name, slot, error) for name in taken]
+                states = {name: state for name, state in states.items() if name not in taken}
+                continue
+            if others:
+                text = f"{_listed(others)} sent a state that contradicts that of {_listed(taken)}, which most confirm."
+                instructions.append(Report("join-disagreement", text, grave=True))
             text = (
-                f"the states of {_listed(others)} contradict each other: this node takes none of them, and "
-                "goes on with what it knows itself. Compare what these servers release, and ask their operators."
+                f"the estimate begins with what {_listed(taken)} knew after slot {slot}: it is their word, and the "
+                "signed records of the last slots."
             )
-            return False, [*instructions, Report("join-disagreement", text, grave=True)]
-        if others:
-            text = f"{_listed(others)} sent a state that contradicts that of {_listed(taken)}, which most confirm."
-            instructions.append(Report("join-disagreement", text, grave=True))
-        state = states[taken[0]]
-        try:
-            server.join(state, records, taken)
-        except BadInput as error:
-            refused = [RefuseMessage(int(state.slot), name, "absurd", f"{name} sent {error}") for name in taken]
-            return False, [*instructions, *refused]
+            self._end()
+            return True, [*instructions, Report("joined", text)]
+        return False, instructions
+
+    def _put_off(self, others: list[str], slot: int, lag: int) -> Report:
+        """Take no state now, and ask again L slots later, unless that was done often enough."""
+        self._rounds -= 1
+        again = f"It asks again after slot {slot + lag}."
+        self._asked.clear()
+        if self._rounds > 0:
+            self._first, self._tries = slot + lag, 2 * lag + 2
+        else:
+            self._end()
+            again = "It does not ask again."
         text = (
-            f"the estimate begins with what {_listed(taken)} knew after slot {int(state.slot)}: it is their word, and "
-            "the signed records of the last slots."
+            f"the states of {_listed(others)} contradict each other: this node takes none of them, and goes on with "
+            f"what it knows itself. {again} Compare what these servers release, and ask their operators."
         )
-        return True, [*instructions, Report("joined", text)]
+        return Report("join-disagreement", text, grave=True)
 
     def _end(self) -> None:
         self.asks = False
@@ -187,6 +210,7 @@ class Join:
     def clear(self) -> None:
         """Forget everything: slots begin again, or another revision has taken over."""
         self._end()
+        self.contradicting = ()
         self._waiting.clear()
         self._answered.clear()
         self._requests.clear()
@@ -198,13 +222,15 @@ class Join:
         self._waiting.add(name)
         self._requests[name] = slot
 
-    def to_answer(self, near: Collection[str], server: Server, view: NetworkView) -> list[str]:
+    def to_answer(self, near: Collection[str], server: Server, view: NetworkView, records: Records) -> list[str]:
         """Return who is sent the state after the slot that was released last; from now on they have their answer."""
         assert view.records is not None
         slot, lag = server.slot, view.records.lag
         names = [name for name in near if name in self._waiting]
         self._waiting.clear()
         if self.asks or not names or not server.can_be_joined or not fits(server, view):
+            return []
+        if not _is_public(int(server.mailbox.since), slot, records):
             return []
         answered = []
         for name in names:
@@ -220,13 +246,26 @@ def fits(server: Server, view: NetworkView) -> bool:
     return len(server.finalised_state()) + _BESIDES <= view.most_bytes
 
 
-def _plausible(state: FinalisedState, view: NetworkView) -> FinalisedState:
-    """Return a state that could be an estimate of so many people."""
+def _plausible(state: FinalisedState, view: NetworkView, records: Records) -> FinalisedState:
+    """Return a state that could be an estimate of so many people, with accounts that have begun when all did."""
     if view.population is not None:
         most = TIMES_POPULATION * view.population + DEVIATIONS * view.coarsest
         if state.largest() > most:
             raise BadInput(f"a finalised state of up to {state.largest():.0f} people; allowed: {most:.0f}.")
+    if not _is_public(int(state.since), int(state.slot), records):
+        raise BadInput(
+            f"a finalised state with accounts from slot {int(state.since)} on; allowed: the first slot of a revision "
+            "or horizon, or a slot whose records are final."
+        )
     return state
+
+
+def _is_public(since: int, slot: int, records: Records) -> bool:
+    """Whether accounts can have begun with slot `since` at all servers: only that decides which records are too late.
+
+    A server that has returned to earlier slots, or took a revision late, has accounts of its own for L slots.
+    """
+    return since <= slot - records.terms.lag + 1 or since in records.account_starts()
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -174,6 +174,11 @@ class Machine:
         return None if self._exchange is None else self._exchange.slot
 
     @property
+    def contradicting(self) -> tuple[str, ...]:
+        """Neighbours whose states contradicted each other, or the one that was taken, when this node asked last."""
+        return self._join.contradicting
+
+    @property
     def remembered(self) -> Mapping[str, Remembered]:
         """What neighbours sent of their own ledgers, by name."""
         return self._memory.known
@@ -786,7 +791,7 @@ class Machine:
         """Begin with neighbours' word before a slot is sealed, if this node has lost records and they have answered."""
         if self.records is None:
             return []
-        joined, instructions = self._join.decide(self.server, self.view, slot, self.records.all_messages())
+        joined, instructions = self._join.decide(self.server, self.view, slot, self.records)
         if joined:
             self.records.join(self.server)
             instructions += self._miss_revision(self.server.slot)
@@ -822,7 +827,7 @@ class Machine:
         """Send the finalised state, after the records that they lack, to neighbours that have asked for it."""
         if self.records is None or self._exchange is not None or self._unsent is not None:
             return []
-        answered = self._join.to_answer(self._near(), self.server, self.view)
+        answered = self._join.to_answer(self._near(), self.server, self.view, self.records)
         if not answered:
             return []
         slot, view = self.server.slot, self.view

@@ -229,6 +229,29 @@ class Records:
         """Whether records that still count in slot `now` cannot be checked: their revision is not known here."""
         return max(int(server.mailbox.since), now - self.terms.lag + 1, 0) < self.first_known
 
+    def account_starts(self) -> set[int]:
+        """Return the slots with which accounts of origins may have begun: those of revisions, and of a horizon."""
+        ends = self.terms.ends
+        return {view.first_slot for view in self._views} | (set() if ends is None else {ends - self.terms.length})
+
+    def lag_shares(self, last: int) -> Floats | None:
+        """Return the shares (L, servers) of the last L slots up to `last`, slot s at place s mod L; None: as now.
+
+        A record counts with the share that its origin had in its slot, by the revision that was valid then.
+        """
+        terms, names = self.terms, self.view.names
+        if len(self._views) == 1 or not terms.shares:
+            return None
+        shares = np.tile(np.array(terms.shares), (terms.lag, 1))
+        for slot in range(max(last - terms.lag + 1, 0), last + 1):
+            view = self._view_at(slot)
+            if view is None or view.records is None or not view.records.shares:
+                continue
+            for number, name in enumerate(names):
+                if (before := view.number(name)) is not None:
+                    shares[slot % terms.lag, number] = view.records.shares[before]
+        return shares
+
     def _view_at(self, slot: int) -> NetworkView | None:
         """Return the revision that was valid in a slot; None: it is not known any more."""
         return next((view for view in reversed(self._views) if view.first_slot <= slot), None)

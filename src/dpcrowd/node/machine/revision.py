@@ -30,6 +30,7 @@ class RecordTerms:
     offsets          of the servers' schedules, by number
     moves            whether a missed sample moves the schedule: users are pinned
     ends             the first slot after the network's finite horizon; None: a window
+    shares           of the servers, by number; empty: those of the server's own setting
     least, most      no noisy count is outside these, with noise that is rarer than one draw in 10^24
     """
 
@@ -42,6 +43,7 @@ class RecordTerms:
     least: float
     most: float
     ends: int | None = None
+    shares: tuple[float, ...] = ()
 
     @property
     def expected(self) -> int:

@@ -1,4 +1,4 @@
-"""Copies of network.toml in the data folder: which earlier revisions a start finds, and which copies it does not use."""
+"""Copies of network.toml in the data folder: which earlier revisions a start finds, and which copies are not used."""
 
 from __future__ import annotations
 

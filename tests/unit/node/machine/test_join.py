@@ -12,13 +12,14 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.join import fits
 from dpcrowd.node.wire import VERSION, Body, encode
+from dpcrowd.schemes.relay_bounds import least_variance
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 from node_support import DIGEST, Disk, Network, Node, body_of, fake_sign
 from node_support_relay import RING, counts_of, facts_of, make_network
 from schemes_support import bits
 
 SLOTS, LAG, AWAY = 40, 5, 2
-FACTS = facts_of(lag=LAG)
+FACTS = replace(facts_of(lag=LAG), observation="binomial")
 COUNTS = counts_of(FACTS, SLOTS)
 NEAR = (1, 3)
 
@@ -300,19 +301,111 @@ def test_of_two_neighbours_that_disagree_none_is_taken() -> None:
     assert "server-1" in report.text
     assert "server-3" in report.text
     assert node.machine.server.joined is None
+    assert node.machine.contradicting == ("server-1", "server-3")
     mine, theirs = node.published[-1], network.nodes[0].published[-1]
     assert np.allclose(mine.estimate, theirs.estimate, rtol=0.2), "the records of the last slots are its own"
 
 
+def disagreements(node: Node) -> list[str]:
+    return [one.text for one in node.reports if one.event == "join-disagreement"]
+
+
+def test_who_has_taken_no_state_asks_again_after_the_lag() -> None:
+    """The one that was broken may have been repaired; a node must not go without for ever."""
+    network = gone(since=9, until=20)
+    honest = network.nodes[3].machine.server.finalised_state
+    lie(network, 3, lambda base: base * 1.5)
+    node = come_back(network, 19, fresh=True)
+    run(network, range(20, 22))
+    assert len(disagreements(node)) == 1
+    assert "asks again after slot 24" in disagreements(node)[0]
+    network.nodes[3].machine.server.finalised_state = honest  # type: ignore[method-assign]
+    run(network, range(22, 30))
+    joined = node.machine.server.joined
+    assert joined is not None
+    assert (joined.sources, joined.slot) == (("server-1", "server-3"), 24)
+    assert node.machine.contradicting == ()
+    assert_one_estimate(network, 25, 30)
+
+
+def test_states_that_contradict_each_other_are_asked_for_a_few_times() -> None:
+    """A node that asked for ever would never answer anybody, and a liar would have it ask in every slot."""
+    network = gone(since=9, until=15)
+    lie(network, 3, lambda base: base * 1.5)
+    node = come_back(network, 14, fresh=True)
+    run(network, range(15, SLOTS))
+    assert len(disagreements(node)) == 4
+    assert "does not ask again" in disagreements(node)[-1]
+    asked = [body_of(one.payload).slot for one in node.told if isinstance(one, do.Send) and one.kind == "join"]
+    assert sorted(set(asked)) == [14, 19, 24, 29]
+    assert node.machine.server.joined is None
+
+
 def test_neighbours_that_differ_within_their_intervals_agree() -> None:
-    """One that began from nothing a while ago is honest; who knows more is taken."""
+    """One that began from nothing a while ago is honest. Who claims less is taken: certainty must be no advantage."""
     network = gone(since=9, until=20)
     lie(network, 1, lambda var: var * 1.5, "base_var")
     node = come_back(network, 19, fresh=True)
     run(network, range(20, 24))
     assert node.machine.server.joined is not None
-    assert node.machine.server.joined.sources == ("server-3",)
+    assert node.machine.server.joined.sources == ("server-1",)
     assert "join-disagreement" not in events(node)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.1, 1.5, 3.0])
+@pytest.mark.parametrize("silenced", [(), (0, 2, 3, 4)])
+def test_a_wrong_state_is_overruled_by_the_records_after_it(factor: float, silenced: tuple[int, ...]) -> None:
+    """The only neighbour says what is wrong by a factor, as certainly as it may, and that the others are broken.
+
+    From the first slot on the estimate is within a tenth of the truth: the guard takes the word of the records of the
+    last L slots, which others have signed, against it. A lie within the noise is not seen, and fades.
+    """
+    network = gone(since=9, until=20)
+    server = network.nodes[1].machine.server
+    arrays = from_bytes(server.finalised_state())
+    score = np.array([100.0 if number in silenced else 1.0 for number in range(5)])
+    lies = {
+        "base": arrays["base"] * factor,
+        "level": arrays["level"] * factor,
+        "base_var": least_variance(server.setting, FACTS.samples, None) / 3.9,
+        "base_recent": np.zeros_like(arrays["base_recent"]),
+        "score": score,
+        "penalty": np.tile(np.where(score > 1.0, score**2, 1.0), (LAG, 1)),
+        "suspicious": np.full(LAG, bool(silenced)),
+    }
+    server.finalised_state = lambda: to_bytes(arrays | lies)  # type: ignore[method-assign]
+    node = come_back(network, 19, fresh=True, near=(1,))
+    run(network, range(20, 32))
+    assert node.machine.server.joined is not None
+    assert node.machine.server.joined.sources == ("server-1",)
+    for slot in range(20, 32):
+        mine, others = (next(one for one in each.published if one.slot == slot) for each in (node, network.nodes[0]))
+        assert np.abs(mine.estimate / others.estimate - 1.0).max() < 0.1, slot
+
+
+def test_a_state_that_claims_too_much_certainty_is_refused_by_its_sender() -> None:
+    """It would outweigh records that are right; the other neighbour's is taken."""
+    network = gone(since=9, until=20)
+    lie(network, 3, lambda var: var * 1e-6, "base_var")
+    node = come_back(network, 19, fresh=True)
+    run(network, range(20, 24))
+    assert [(one.sender, one.reason) for one in node.refused] == [("server-3", "absurd")]
+    assert "server-3 sent a finalised state that is too certain" in node.refused[0].text
+    assert node.machine.server.joined is not None
+    assert node.machine.server.joined.sources == ("server-1",)
+
+
+@pytest.mark.parametrize(("name", "change"), [("since", lambda since: since + 18), ("level", lambda level: level * 9)])
+def test_a_state_that_would_void_the_last_records_is_refused(name: str, change: Any) -> None:
+    """With accounts that begin later than all others', or people who are not there, no record could contradict it."""
+    network = gone(since=9, until=20)
+    lie(network, 3, change, name)
+    node = come_back(network, 19, fresh=True)
+    run(network, range(20, 24))
+    assert [(one.sender, one.reason) for one in node.refused] == [("server-3", "absurd")]
+    assert node.machine.server.joined is not None
+    assert node.machine.server.joined.sources == ("server-1",)
+    assert_one_estimate(network, 20, 24)
 
 
 @pytest.mark.parametrize(
