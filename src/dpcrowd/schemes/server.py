@@ -143,12 +143,18 @@ class Server:
         assert mailbox is not None
         return mailbox
 
-    def record_obstacle(
-        self, origin: int, slot: int, nano: int, hops: int, now: int, waiting: Collection[int] = ()
-    ) -> Obstacle | None:
-        """Return why a record would not be accepted in slot `now`; nothing changes. For `waiting` see `Mailbox`."""
+    def record_obstacle(self, origin: int, slot: int, nano: int, hops: int, now: int) -> Obstacle | None:
+        """Return why a record would not be accepted in slot `now`; nothing changes."""
         scheme, state = self._relay()
-        return scheme.obstacle(state, origin, slot, nano, hops, now, waiting)
+        return scheme.obstacle(state, origin, slot, nano, hops, now)
+
+    def above_account(self, origin: int, waiting: Collection[int] = ()) -> list[int]:
+        """Return the slots of an origin's records that its public account does not allow: they do not count.
+
+        waiting  slots of records that have arrived and were not given to the filter yet
+        """
+        _, state = self._relay()
+        return self.mailbox.above_account(origin, int(state.last), waiting)
 
     def holds_record(self, origin: int, slot: int) -> bool:
         """Whether its filter has a record of the last L slots."""

@@ -324,11 +324,15 @@ class Executor:
                 log.log(level, "slot %d is not sampled: %s", slot, text, extra={"event": "not-sampled", "slot": slot})
 
     async def _send(self, message: do.Send) -> int:
-        """Send a message; return how many neighbours it was sent to."""
-        # A link may have ended between the seal of a slot and now: after a restart, or a late timer.
-        reached = [name for name in message.to if name in self.machine.linked]
-        if reached:
-            await self._transport.send(message.payload, reached)
+        """Send a message; return how many neighbours it was sent to.
+
+        A link may have ended between the seal of a slot and now: after a restart, or a late timer. A neighbour that has
+        a link and cannot be reached gets nothing, whatever the transport is given, and is not counted.
+        """
+        linked = [name for name in message.to if name in self.machine.linked]
+        if linked:
+            await self._transport.send(message.payload, linked)
+        reached = [name for name in linked if name in self.machine.present]
         self.sent += len(reached)
         self.sent_by_kind[message.kind] += len(reached)
         self.sent_bytes += len(message.payload) * len(reached)

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.records import Records
 from dpcrowd.privacy import Guarantee
 from node_support import Network, Node
@@ -54,6 +55,25 @@ def test_every_record_is_counted_once_by_who_brought_it_and_whose_it_is() -> Non
         passed_on = [one for one in node.told if isinstance(one, do.Send) and one.kind == "forward"]
         assert records.forwarded >= len(passed_on) > 0
         assert set(records.forwarded_to) <= {node.view.names[number] for number in RING[node.view.me]}
+
+
+def test_what_is_not_sent_to_a_neighbour_that_is_away_is_not_counted() -> None:
+    """Otherwise a node would seem to forward records to a neighbour that was killed hours ago."""
+    network = play(make_network(FACTS, RING), range(8))
+    node, name = network.nodes[0], "server-1"
+    node.give(on.NeighbourDown(node.view.ends(7), name))
+    network.down = {1}
+    before = records_of(node).forwarded_to[name]
+    play(network, range(8, 14))
+    assert records_of(node).forwarded_to[name] == before
+    assert not [
+        one
+        for one in node.told
+        if isinstance(one, do.Send) and one.kind == "forward" and one.slot > 7 and name in one.to
+    ]
+    node.give(on.NeighbourUp(node.view.ends(13) - 1, name))
+    kept = [one for one in records_of(node).contents() if one.kind == "record" and one.origin != name]
+    assert records_of(node).forwarded_to[name] == before + len(kept), "when it is back it gets everything"
 
 
 def test_heartbeats_are_those_that_a_simulation_predicts() -> None:
