@@ -19,8 +19,9 @@ A server whose scheme passes records on, and that has none from before, takes a 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from dpcrowd.privacy.account_ledger import AccountLedger
 from dpcrowd.privacy.ledger import BatchLedger, FiniteLedger, WindowLedger
 from dpcrowd.schemes.base import Peers, Plan, Reading, Release, Scheme, Setting, half_width
 from dpcrowd.schemes.filtering import FilterScheme
-from dpcrowd.schemes.history import recent_posteriors
+from dpcrowd.schemes.history import Posteriors, recent_posteriors
 from dpcrowd.schemes.innovations import message_innovations, record_innovations
 from dpcrowd.schemes.messages import InfoMessages, Messages
 from dpcrowd.schemes.perturb import check_counts
@@ -129,6 +130,7 @@ class Server:
         self._pending: tuple[Plan, Reading] | None = None
         self._blank = np.zeros(setting.regions, dtype=np.bool_)  # new regions of a matrix form; see `take_over`
         self._joined: Joined | None = None
+        self._first: int | None = None  # the first slot that was observed
         self._innovations = np.zeros((0, setting.regions))
 
     @property
@@ -208,6 +210,7 @@ class Server:
             self._state = estimates_only(self._state, fresh)
         ledger.go_to(last)
         self._slot, self._horizon = last, ledger.first
+        self._first = min(self._first or 0, last + 1)
 
     def _check_begin(self) -> None:
         """Refuse schemes that cannot begin their sampling anew; release a slot that is open."""
@@ -271,6 +274,7 @@ class Server:
                 raise BadInput(f"scheme '{self.scheme.name}' reads the counts of every slot and cannot go without.")
             plan = replace(plan, due=np.zeros_like(plan.due), pivot=None, parts=None)
         self._slot = slot
+        self._first = slot if self._first is None else self._first
         self._pending = plan, self.scheme.perturb(self._state, plan, checked, self._noise)
         return self.pending_message()
 
@@ -395,13 +399,19 @@ class Server:
     def smoothed(self) -> ServerHistory:
         """Estimate the last L slots up to the last release with all records that arrived since, at no privacy cost.
 
-        Slots before a new horizon, or before slots began again, are not among them: they accept no more records.
+        Slots before the first one that it has observed, before a new horizon, or before slots began again, are not
+        among them: there is nothing to estimate, or they accept no more records.
+        """
+        return self.smoothing()()
+
+    def smoothing(self) -> Callable[[], ServerHistory]:
+        """Return a function that computes what `smoothed` returns now, whatever becomes of the server meanwhile.
+
+        With full matrices it takes d^3 steps per slot, and may be called in another thread.
         """
         scheme, state = self._relay()
-        posteriors = recent_posteriors(scheme, state, int(self.mailbox.since))
-        estimate, variance = (values[:, 0] for values in posteriors.smoothed(self.setting))
-        half = half_width(variance)
-        return ServerHistory(posteriors.slots, estimate, variance, estimate - half, estimate + half)
+        posteriors = recent_posteriors(scheme, state, max(int(self.mailbox.since), self._first or 0))  # copies
+        return partial(_smooth, posteriors, self.setting)
 
     def suspects(self) -> list[int]:
         """Return the numbers of the servers whose records count less here, because they disagreed with the others'."""
@@ -457,6 +467,7 @@ class Server:
         except np.linalg.LinAlgError:
             raise BadInput("a finalised state with which the filter has no estimate.") from None
         self._slot, self._joined = slot, Joined(tuple(sources), slot)
+        self._first = slot + 1 if self._first is None else self._first
         if self._ledger is not None:
             self._ledger.go_to(slot)
 
@@ -481,6 +492,8 @@ class Server:
             arrays["joined.slot"] = np.array(self._joined.slot)
         if self._horizon is not None:
             arrays["horizon"] = np.array(self._horizon)
+        if self._first:
+            arrays["first"] = np.array(self._first)
         if self._pending is not None:
             arrays.update(pack(self._pending[0], "plan"))
             arrays.update(pack(self._pending[1], "reading"))
@@ -504,6 +517,7 @@ class Server:
         load_into(state, arrays, "state")
         self._state = state
         self._slot = int(arrays["slot"])
+        self._first = int(arrays.get("first", 0)) if self._slot >= 0 else None
         if self._ledger is not None:
             self._ledger.go_back(self._slot)
             # The states of version 0.1 hold a ledger, which knew the horizon.
@@ -542,6 +556,7 @@ class Server:
             runs = before._run, self._run
             self._state, self._blank = transfer(before._state, before._blank, *runs, places, before.slot)
         self._slot, self._horizon, self._joined = before.slot, before.horizon, before.joined
+        self._first = before._first
         if self._ledger is not None:
             self._ledger.go_to(self._slot)
 
@@ -555,6 +570,12 @@ class Server:
             origins = range(servers_per_run(self.setting))
         samples = old_scheme.samples_in(before.setting), scheme.samples_in(self.setting)
         return transfer_relay(state, fresh, places, origins, samples)
+
+
+def _smooth(posteriors: Posteriors, setting: Setting) -> ServerHistory:
+    estimate, variance = (values[:, 0] for values in posteriors.smoothed(setting))
+    half = half_width(variance)
+    return ServerHistory(posteriors.slots, estimate, variance, estimate - half, estimate + half)
 
 
 def _deprecated(what: str, instead: str, stacklevel: int = 3) -> None:

@@ -400,18 +400,23 @@ class Executor:
 
     async def _store_release(self, instruction: do.StoreRelease) -> None:
         refused = self._refusals.copy()
-        await self.in_thread(
-            self._storage.commit_release,
-            [instruction.release],
-            instruction.state,
-            heard=instruction.counters,
-            refused=[replace(one, count=count) for one, count in refused.items()],
-            complete_until=instruction.complete_until,
-            records=[_row(record) for record in instruction.records],
-            final_until=instruction.final_until,
-            smoothed=instruction.smoothed,
-        )
+        counted = [replace(one, count=count) for one, count in refused.items()]
+        await self.in_thread(_commit_release, self._storage, instruction, counted)
         self._refusals -= refused
+
+
+def _commit_release(storage: Storage, instruction: do.StoreRelease, refused: list[Refusal]) -> None:
+    """Store a release; past slots are smoothed here, off the event loop."""
+    storage.commit_release(
+        [instruction.release],
+        instruction.state,
+        heard=instruction.counters,
+        refused=refused,
+        complete_until=instruction.complete_until,
+        records=[_row(record) for record in instruction.records],
+        final_until=instruction.final_until,
+        smoothed=None if instruction.smoothed is None else instruction.smoothed.slots(),
+    )
 
 
 def _row(record: do.StoredRecord) -> RecordRow:

@@ -56,7 +56,7 @@ from dpcrowd.node.machine.neighbours import (
 from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.revision import NetworkView, Revision, begin_horizon, go_on
 from dpcrowd.node.machine.trust import Trust, distrust
-from dpcrowd.node.release import SlotRelease, SmoothedSlots
+from dpcrowd.node.release import SlotRelease, Smoothing
 from dpcrowd.node.wire import (
     FORMAT_1,
     VERSION,
@@ -568,7 +568,7 @@ class Machine:
         state, counters = self.server.save(), self._memory.store()
         store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until)
         if self.records is not None:
-            final, smoothed = exchange.slot - self.records.terms.lag, SmoothedSlots.of(self.server, view.first_slot)
+            final, smoothed = exchange.slot - self.records.terms.lag, Smoothing(self.server, view.first_slot)
             store = replace(store, records=self.records.store(), final_until=final, smoothed=smoothed)
             refusals += self.records.suspect(self.server.suspects(), exchange.slot)
         self._unsent = None if exchange.sent else exchange.slot

@@ -133,10 +133,11 @@ def test_smoothed_slots_are_stored_with_every_release() -> None:
         mine: dict[int, bytes] = {}
         for one in stores(node):
             assert one.smoothed is not None
-            slots = one.smoothed.slots.tolist()
+            smoothed = one.smoothed.slots()
+            slots = smoothed.slots.tolist()
             assert slots == list(range(max(0, one.release.slot - FACTS.lag + 1), one.release.slot + 1))
-            assert bits(one.smoothed.estimate[-1]) == bits(one.release.estimate)
-            mine |= {slot: row.tobytes() for slot, row in zip(slots, one.smoothed.estimate, strict=True)}
+            assert bits(smoothed.estimate[-1]) == bits(one.release.estimate)
+            mine |= {slot: row.tobytes() for slot, row in zip(slots, smoothed.estimate, strict=True)}
         history.append(mine)
     assert all(mine == history[0] for mine in history)
     released = {one.release.slot: one.release.estimate.tobytes() for one in stores(network.nodes[0])}
@@ -154,4 +155,34 @@ def test_slots_before_a_revision_are_final(first: int) -> None:
     for one in stores(network.nodes[1]):
         assert one.smoothed is not None
         last = one.release.slot
-        assert one.smoothed.slots.tolist() == list(range(max(first, last - FACTS.lag + 1), last + 1))
+        assert one.smoothed.slots().slots.tolist() == list(range(max(first, last - FACTS.lag + 1), last + 1))
+
+
+def test_the_history_begins_with_the_first_slot_that_there_is() -> None:
+    """A network that starts long after its epoch showed slots before its start, empty or as later ones suggest."""
+    late = counts_of(FACTS, 112)
+    network = play(make_network(FACTS, RING), range(100, 112), late)
+    node = network.nodes[1]
+    for one in stores(node):
+        assert one.smoothed is not None
+        last = one.release.slot
+        assert one.smoothed.slots().slots.tolist() == list(range(max(100, last - FACTS.lag + 1), last + 1))
+    again = FACTS.server(1)
+    again.restore(node.disk.state or b"")
+    assert bits(again.smoothed().estimate) == bits(node.machine.server.smoothed().estimate)
+    node.restart(node.view.ends(111) + 1, vouched=True)
+    play(network, range(112, 113), counts_of(FACTS, 113))
+    smoothed = stores(node)[-1].smoothed
+    assert smoothed is not None
+    assert smoothed.slots().slots.tolist() == list(range(113 - FACTS.lag, 113)), "a restart changes nothing"
+
+
+def test_what_is_smoothed_is_what_was_known_at_the_release() -> None:
+    """It is computed in another thread, while the machine already goes on with the next slot."""
+    network = play(make_network(FACTS, RING), range(9))
+    release = stores(network.nodes[0])[-1]
+    expected = network.nodes[0].machine.server.smoothed()
+    play(network, range(9, 12))
+    assert release.smoothed is not None
+    assert bits(release.smoothed.slots().estimate) == bits(expected.estimate)
+    assert bits(release.smoothed.slots().variance) == bits(expected.variance)
