@@ -219,6 +219,12 @@ class Records:
         self.suspects = {name: self.suspects.get(name, slot) for name in names}
         return [Report("suspect", _SUSPECT.format(name=name, slot=slot)) for name in new]
 
+    def proofs(self) -> list[tuple[str, bytes, Equivocation]]:
+        """Return the proofs that are kept, with their origins and the digests of the revisions valid in their slots."""
+        views = [(key, self._view_at(key.slot), proof) for key, proof in self._proofs.items()]
+        known = [(key, view.digest, proof.proof) for key, view, proof in views if view is not None]
+        return [(key.origin, digest, proof) for key, digest, proof in sorted(known, key=lambda one: one[0])]
+
     def last_slot(self, origin: str) -> int | None:
         """Return the slot of the last record of an origin that is kept; None: none of the last L slots."""
         return max((key.slot for key in self._held if key.origin == origin), default=None)

@@ -524,6 +524,19 @@ def test_the_proof_is_shown_as_it_was_signed() -> None:
     assert len(contents) == 1
     proof = unpack_proof(contents.pop())
     assert {proof.first.signature, proof.second.signature} == {held.signature, other.signature}
+    assert [records_of(node).proofs() for node in network.nodes] == [[("server-4", DIGEST, proof)]] * 5
+
+
+def test_a_proof_is_forgotten_with_its_slot() -> None:
+    """A server that has equivocated once must not be shown as broken for ever, nor its proofs fill the memory."""
+    network, _ = listening()
+    held, _ = equivocate(network)
+    run(network, range(9, held.slot + FACTS.lag))
+    assert records_of(network.nodes[1]).equivocators == {"server-4": held.slot}
+    run(network, range(held.slot + FACTS.lag, held.slot + FACTS.lag + 1))
+    for node in network.nodes:
+        assert records_of(node).equivocators == {}
+        assert records_of(node).proofs() == []
 
 
 # ------------------------------------------------------------------------------------------------------------ storage
