@@ -576,7 +576,7 @@ MUTANTS = (
     Mutant(
         "flood-of-records-checked",
         "node/machine/records.py",
-        "return self._checks[sender] > self.terms.most_checks",
+        "return self._checks[sender] + signatures > self.terms.most_checks",
         "return False",
         "One neighbour can keep a node busy with signatures until it misses its slots.",
         ("unit/node/machine/test_records.py",),
@@ -592,8 +592,8 @@ MUTANTS = (
     Mutant(
         "account-of-an-origin-ignored",
         "schemes/records.py",
-        "if one * samples < until - (samples - 1):",
-        "if one * samples < until - (samples - 1) and one < 0:",
+        "if slot * self.samples < until - (self.samples - 1):",
+        "if slot * self.samples < until - (self.samples - 1) and slot < 0:",
         "Who samples more often than it may counts for more than it has paid.",
         ("property/schemes/test_relay_account.py", "unit/node/machine/test_records.py"),
     ),

@@ -16,6 +16,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
+from dpcrowd.node.api.proofs import ProofsView, ProofView, SignedBytes
 from dpcrowd.node.api.views import BudgetView, Level, NeighbourStatus, NetworkStatus, QualityView, SlotRefusals
 from dpcrowd.node.collect import Collector, IntakeRefused
 from dpcrowd.node.config.tokens import TokensSection
@@ -158,6 +159,11 @@ class FakeService:
         return QualityView(
             verdict="calibrated", text="about right.", coverage=0.95, calibration=1.02, values=400, window=100
         )
+
+    def proofs(self) -> ProofsView:
+        record = SignedBytes(signed=b"signed", signature=bytes(64))
+        proof = ProofView(network="n", server="b", slot=98, first=record, second=record)
+        return ProofsView(proofs=[proof])
 
     def topology(self) -> Topology:
         return Topology(

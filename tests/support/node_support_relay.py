@@ -74,7 +74,10 @@ def make_network(facts: Facts, links: Links = RING, *, send_offset_ns: int = 0) 
             send_offset_ns=send_offset_ns,
             records=terms_of(facts),
         )
-        return Node(view, lambda: facts.server(number))
+        made = Node(view, lambda: facts.server(number))
+        # At first all neighbours can be reached; after a restart, those whose links come up.
+        made.machine.present = {view.names[near] for near in links[number]}
+        return made
 
     return Network([node(number) for number in range(facts.servers)])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -33,7 +33,7 @@ def node(ctx: click.Context) -> None:
     Exit codes of all commands:
       0  success; `run`: stopped by SIGTERM or Control-C
       1  the answer is no: `doctor` found a problem, `status` a node that is not ready,
-         `replay` a difference, or you did not confirm
+         `replay` a difference, `verify-proof` no proof, or you did not confirm
       2  wrong input or configuration, or the node refused the request
       3  storage: the folder is in use, damaged, full or missing
       4  `run`: keys, certificates, ports or transport; others: the node does not answer
@@ -245,6 +245,30 @@ def replay(file: Path, as_json: bool) -> int:
     if find_spec("cryptography") is None:
         raise MissingExtra("cryptography", "node", "dpcrowd node replay")
     return show_replay(run_again(file), as_json=as_json)
+
+
+@node.command(name="verify-proof")
+@click.argument("proofs", type=click.File("rb"))
+@click.option(
+    "--network",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("network.toml"),
+    show_default=True,
+    help="Configuration of the network, which pins the keys of its servers.",
+)
+@options.as_json
+def verify_proof(proofs: BinaryIO, network: Path, as_json: bool) -> int:  # fmt: skip
+    """Verify proofs that servers have signed two different records for one slot.
+
+    PROOFS is the answer of /v1/proofs of any server, or - for standard input. Nothing else than the pinned keys is
+    believed. The exit code is 1 if a proof is not valid.
+    """
+    from dpcrowd.cli.node_show import show_proofs
+    from dpcrowd.node.config import load_network
+
+    if find_spec("cryptography") is None:
+        raise MissingExtra("cryptography", "node", "dpcrowd node verify-proof")
+    return show_proofs(proofs.read(), load_network(network), as_json=as_json)
 
 
 @node.command()

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcrowd.cli.console import plain
+from dpcrowd.errors import BadInput
 
 if TYPE_CHECKING:
+    from dpcrowd.node.config import NetworkConfig
     from dpcrowd.node.doctor import Finding
     from dpcrowd.node.recording.replay import Replayed
 
-__all__ = ["is_overdue", "show_budget", "show_findings", "show_peers", "show_replay", "show_status"]
+__all__ = ["is_overdue", "show_budget", "show_findings", "show_peers", "show_proofs", "show_replay", "show_status"]
 
 _USUAL_SLOTS = 3  # by which a record is late when nothing is wrong: its slot's exchange, and a restart
 
@@ -46,6 +48,35 @@ def show_replay(replayed: Replayed, *, as_json: bool) -> int:
         same = "The same instructions came out, bit for bit."
         click.echo(same if replayed.difference is None else f"DIFFERENT: {plain(str(replayed.difference))}")
     return 0 if replayed.difference is None else 1
+
+
+def show_proofs(content: bytes, network: NetworkConfig, *, as_json: bool) -> int:
+    """Check proofs of equivocation and print what they prove; return exit code 1 if one of them proves nothing."""
+    import msgspec
+
+    from dpcrowd.node.api.proofs import ProofsView, check_proof
+
+    try:
+        proofs = msgspec.json.decode(content, type=ProofsView).proofs
+    except msgspec.MsgspecError as error:
+        raise BadInput(f"this is not an answer of /v1/proofs: {error}") from None
+    keys = {server.name: server.keys for server in network.servers}
+    rows = []
+    for one in proofs:
+        problem = ""
+        try:
+            check_proof(one, network.id, keys.get(one.server, ()))
+        except BadInput as error:
+            problem = str(error)
+        rows.append({"server": one.server, "slot": one.slot, "valid": not problem, "problem": problem})
+        if not as_json:
+            text = f"NOT PROVEN: {problem}" if problem else "PROVEN: signed two different records."
+            click.echo(f"{plain(one.server)}, slot {one.slot}: {plain(text)}")
+    if as_json:
+        click.echo(json.dumps({"proofs": rows}, indent=2))
+    elif not rows:
+        click.echo("There are no proofs.")
+    return 0 if all(row["valid"] for row in rows) else 1
 
 
 def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str, Any], *, as_json: bool) -> None:

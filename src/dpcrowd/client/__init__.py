@@ -21,10 +21,12 @@ from dpcrowd.client.views import (
     Neighbour,
     Network,
     NetworkServer,
+    Proof,
     Quality,
     Ready,
     RefusedCheckins,
     RegionQuality,
+    SignedBytes,
 )
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "NodeUnreachable",
     "NotAllowed",
     "NotTaken",
+    "Proof",
     "Quality",
     "Ready",
     "RefusedCheckins",
@@ -49,4 +52,5 @@ __all__ = [
     "RegionQuality",
     "RequestRefused",
     "RowsRefused",
+    "SignedBytes",
 ]

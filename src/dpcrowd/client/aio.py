@@ -22,7 +22,7 @@ from dpcrowd.client.rows import Encoding
 from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_counts, send_nothing, silence_of
 from dpcrowd.client.stream import IDLE_SECONDS, Watch
 from dpcrowd.client.tables import Estimates
-from dpcrowd.client.views import Budget, Network, Quality, Ready
+from dpcrowd.client.views import Budget, Network, Proof, Quality, Ready
 
 __all__ = ["AsyncClient"]
 
@@ -150,6 +150,10 @@ class AsyncClient:
     async def network(self) -> Network:
         """Return the network as the node sees it: regions, neighbours, refused messages."""
         return await self._run(calls.network(self._settings.patience))
+
+    async def proofs(self) -> list[Proof]:
+        """Return the proofs that servers have signed two different records for one slot; needs the right `admin`."""
+        return await self._run(calls.proofs(self._settings.patience))
 
     async def quality(self) -> Quality:
         """Return the running calibration: whether the intervals are as wide as they should be."""

@@ -21,7 +21,7 @@ import msgspec
 from dpcrowd.__about__ import __version__
 from dpcrowd.client.steps import OTHER_AUTHORITY, Ask, Patience, Silence, Steps, read, read_estimates, send
 from dpcrowd.client.tables import Estimates
-from dpcrowd.client.views import Budget, Network, Quality, Ready
+from dpcrowd.client.views import Budget, Network, Proof, Proofs, Quality, Ready
 from dpcrowd.errors import BadInput, MissingExtra
 
 __all__ = []
@@ -32,6 +32,7 @@ _LONGEST_PROBE = 5.0
 _budget = msgspec.json.Decoder(Budget)
 _network = msgspec.json.Decoder(Network)
 _quality = msgspec.json.Decoder(Quality)
+_proofs = msgspec.json.Decoder(Proofs)
 _ready = msgspec.json.Decoder(Ready)
 
 
@@ -133,6 +134,11 @@ def budget(patience: Patience) -> Steps[Budget]:
 def network(patience: Patience) -> Steps[Network]:
     """Read the network, as the node sees it now."""
     return read((yield from send(Ask("GET", "/v1/network"), patience)), _network.decode)
+
+
+def proofs(patience: Patience) -> Steps[list[Proof]]:
+    """Read the proofs that servers have signed two different records for one slot."""
+    return read((yield from send(Ask("GET", "/v1/proofs"), patience)), _proofs.decode).proofs
 
 
 def quality(patience: Patience) -> Steps[Quality]:

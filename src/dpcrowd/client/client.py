@@ -29,7 +29,7 @@ from dpcrowd.client.rows import Encoding
 from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_counts, send_nothing, silence_of
 from dpcrowd.client.stream import IDLE_SECONDS, Watch
 from dpcrowd.client.tables import Estimates
-from dpcrowd.client.views import Budget, Network, Quality, Ready
+from dpcrowd.client.views import Budget, Network, Proof, Quality, Ready
 
 __all__ = ["Client", "reply_of"]
 
@@ -193,6 +193,10 @@ class Client:
     def network(self) -> Network:
         """Return the network as the node sees it: regions, neighbours, refused messages."""
         return self._run(calls.network(self._settings.patience))
+
+    def proofs(self) -> list[Proof]:
+        """Return the proofs that servers have signed two different records for one slot; needs the right `admin`."""
+        return self._run(calls.proofs(self._settings.patience))
 
     def quality(self) -> Quality:
         """Return the running calibration: whether the intervals are as wide as they should be."""

@@ -7,7 +7,19 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["Budget", "Neighbour", "Network", "NetworkServer", "Quality", "Ready", "RefusedCheckins", "RegionQuality"]
+__all__ = [
+    "Budget",
+    "Neighbour",
+    "Network",
+    "NetworkServer",
+    "Proof",
+    "Proofs",
+    "Quality",
+    "Ready",
+    "RefusedCheckins",
+    "RegionQuality",
+    "SignedBytes",
+]
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -79,6 +91,29 @@ class NetworkServer(Struct, frozen=True, kw_only=True):
     records: int = 0
     records_late: int = 0
     records_refused: dict[str, int] = {}
+
+
+class SignedBytes(Struct, frozen=True, kw_only=True):
+    """The bytes of a record that a server has signed, and its signature (Ed25519)."""
+
+    signed: bytes
+    signature: bytes
+
+
+class Proof(Struct, frozen=True, kw_only=True):
+    """The proof that a server has signed two different records for one slot."""
+
+    network: str
+    server: str
+    slot: int
+    first: SignedBytes
+    second: SignedBytes
+
+
+class Proofs(Struct, frozen=True, kw_only=True):
+    """All proofs of the last `lag` slots that a node has."""
+
+    proofs: list[Proof] = []
 
 
 class RefusedCheckins(Struct, frozen=True, kw_only=True):

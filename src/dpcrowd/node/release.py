@@ -17,7 +17,7 @@ from dpcrowd.node.slots import SlotClock
 from dpcrowd.schemes.base import Z95, Release, half_width
 from dpcrowd.schemes.server import Server
 
-__all__ = ["SlotRelease", "SmoothedSlots"]
+__all__ = ["SlotRelease", "SmoothedSlots", "Smoothing"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +84,27 @@ class SmoothedSlots:
     estimate: Floats
     variance: Floats
 
-    @classmethod
-    def of(cls, server: Server, first: int) -> SmoothedSlots | None:
-        """Return the last slots of a server, from slot `first` on; None if its scheme keeps no records.
+
+class Smoothing:
+    """The smoothing of the last slots of a server after a release, to be computed when it is stored.
+
+    With full matrices it takes d^3 steps per slot: 56 ms for 100 regions, for which a node's event loop must not stand
+    still. So the machine only takes the numbers that it needs (`Server.smoothing`), and the thread that stores the
+    release computes it. The bits are those of the moment of the release.
+    """
+
+    def __init__(self, server: Server, first: int) -> None:
+        """Take what is needed of a server whose scheme keeps records.
 
         first  the first slot of the revision in use: earlier slots may have had other regions
         """
-        if not server.keeps_records:
-            return None
-        history = server.smoothed()
-        rows = history.slots >= first
-        return cls(history.slots[rows], history.estimate[rows], history.variance[rows])
+        self._compute, self._first = server.smoothing(), first
+        self._slots: SmoothedSlots | None = None
+
+    def slots(self) -> SmoothedSlots:
+        """Return the smoothed slots, from the first one on; they are computed once."""
+        if self._slots is None:
+            history = self._compute()
+            rows = history.slots >= self._first
+            self._slots = SmoothedSlots(history.slots[rows], history.estimate[rows], history.variance[rows])
+        return self._slots

@@ -41,9 +41,10 @@ def record_innovations(state: RelayState) -> Floats:
     trusted = np.ones(state.servers, dtype=np.bool_)
     if state.scores is not None:
         trusted = state.scores.penalty()[0] <= 1.0
+    counting = mailbox.counting(int(state.last))
     for slot in range(max(int(state.last) - state.lag + 1, 0), int(state.last) + 1):
         place = slot % state.lag
-        origins = np.flatnonzero(mailbox.fresh[place] & mailbox.held[place] & trusted)
+        origins = np.flatnonzero(mailbox.fresh[place] & counting[place] & trusted)
         if not len(origins):
             continue
         table, rows = state.table(slot), np.zeros(len(origins), dtype=np.int64)

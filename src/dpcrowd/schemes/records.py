@@ -5,18 +5,23 @@ on its own has a mailbox: the records of the last L slots that it has received, 
 
 - that is not older than the lag; older ones are counted as too late,
 - that it does not have yet: two records of one origin and slot are the same record,
-- whose epsilon is not above the public price of a sample, and which the origin's public account allows. With n samples
-  per w slots, evenly spread, any w slots hold at most n. The account is the moment until which an origin's records have
-  paid (the virtual scheduling algorithm, GCRA), in units of 1/n slot: a record of slot s is allowed if
-  n s >= paid_until - (n - 1), since slots are integers, and then paid_until = max(paid_until, n s) + w. An origin that
-  names a large epsilon, or samples too often, gains no weight by it,
+- whose epsilon is not above the public price of a sample: an origin that names a large epsilon gains no weight by it,
 - that is not grouped.
 
-No record of an origin that respects its account is ever refused, whatever its phase and however often that has moved:
-its k-th sample is due when n t reaches k w + offset, later by less than n, and every delay moves all later samples.
+Which of the accepted records count is decided by the public account of their origin. With n samples per w slots, evenly
+spread, any w slots hold at most n. The account is the moment until which an origin's records have paid (the virtual
+scheduling algorithm, GCRA), in units of 1/n slot. The slots of an origin are gone through in their order, whatever the
+order in which its records have arrived: one of slot s counts if n s >= paid_until - (n - 1), since slots are integers,
+and then paid_until = max(paid_until, n s) + w. An origin that samples too often gains no weight by it, and servers with
+the same records agree on which of them count: it is a function of the set of records. That is why a record above the
+account is kept and passed on as well. A record of an earlier slot that arrives later may change which of them count;
+the filter then runs again from the first slot that has changed.
+
+Every record of an origin that respects its account counts, whatever its phase and however often that has moved: its
+k-th sample is due when n t reaches k w + offset, later by less than n, and every delay moves all later samples.
 
 An origin that signs two different records for one slot has no record in that slot: it is void (`RecordMessages`), at
-whichever of the two a server had before. Void slots count in the account, since they were sampled.
+whichever of the two a server had before. A void slot pays as a record does, where the account allows it.
 
 `Mailbox.obstacle` says whether a record would be accepted, and changes nothing: a live node asks when a record arrives,
 so that it keeps and passes on only what it will use.
@@ -25,20 +30,20 @@ so that it keeps and passes on only what it will use.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Ints
+from dpcrowd.arrays import Bools, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.messages import Messages
 
 __all__ = ["NOTHING_PAID", "Mailbox", "Obstacle", "RecordMessages", "ungrouped"]
 
-Obstacle = Literal["unknown-origin", "wrong-slot", "late", "void", "hops", "price", "account"]
+Obstacle = Literal["unknown-origin", "wrong-slot", "late", "void", "hops", "price"]
 """Why a record is not accepted."""
 
 _LARGEST = 2.0**53
@@ -126,17 +131,20 @@ class Mailbox:
     """The records of one server in a network of m, of the last `lag` slots; slot t is at place t mod lag.
 
     number       number of the server
+    samples, length  n samples are allowed per w slots
     held, fresh  (lag, m) whether it has a record, and whether it has not passed it on yet
     void         (lag, m) whether the origin has signed different records for the slot
     hops         (lag, m) links that the records have travelled
     nano         (lag, m) nano-epsilon that they have cost
     paid_until   (m,) the account of each origin, after its records that are final
     late, unknown, refused  how many records came too late, named an origin that does not exist, or (m,) were above the
-                            account of their origin, of a slot that has not begun, or grouped
+                            price or the account of their origin, of a slot that has not begun, or grouped
     since        the first slot of the accounts: records of earlier slots are too late
     """
 
     number: int
+    samples: int = field(metadata={"saved": False})
+    length: int = field(metadata={"saved": False})
     held: NDArray[np.bool_]
     fresh: NDArray[np.bool_]
     void: NDArray[np.bool_]
@@ -149,12 +157,13 @@ class Mailbox:
     since: Ints
 
     @classmethod
-    def start(cls, number: int, servers: int, lag: int) -> Mailbox:
+    def start(cls, number: int, servers: int, lag: int, samples: int, length: int) -> Mailbox:
         """Return an empty mailbox."""
         flags, numbers = np.zeros((3, lag, servers), dtype=np.bool_), np.zeros((2, lag, servers), dtype=np.int64)
         account = np.full(servers, NOTHING_PAID)
         return cls(
-            number, flags[0].copy(), flags[1].copy(), flags[2].copy(), numbers[0].copy(), numbers[1].copy(), account,
+            number, samples, length, flags[0].copy(), flags[1].copy(), flags[2].copy(), numbers[0].copy(),
+            numbers[1].copy(), account,
             np.zeros((), dtype=np.int64), np.zeros((), dtype=np.int64), np.zeros(servers, dtype=np.int64),
             np.zeros((), dtype=np.int64),
         )  # fmt: skip
@@ -164,19 +173,24 @@ class Mailbox:
         """L."""
         return len(self.held)
 
-    def open(self, slot: int, samples: int, length: int) -> None:
+    def open(self, slot: int) -> None:
         """Let a new slot take the place of the one that is final now, whose records are booked for good."""
-        place = slot % self.lag
-        used = self.held[place] | self.void[place]
-        rows = np.flatnonzero(used) if slot - self.lag >= self.since else np.zeros(0, dtype=np.int64)
-        spent = np.maximum(self.paid_until[rows], (slot - self.lag) * samples) + length
-        self.paid_until[rows] = spent
+        place, final = slot % self.lag, slot - self.lag
+        if final >= self.since:
+            used = self.held[place] | self.void[place]
+            allowed = used & (final * self.samples >= self.paid_until - (self.samples - 1))
+            spent = np.maximum(self.paid_until, final * self.samples) + self.length
+            self.paid_until = np.where(allowed, spent, self.paid_until)
         self.held[place] = self.void[place] = False
         self.hops[place] = self.nano[place] = 0
         self.fresh = np.zeros_like(self.fresh)  # all records were passed on
 
-    def open_accounts(self, first: int) -> None:
-        """Let the accounts of all origins begin anew with slot `first`, when the network's budget does."""
+    def open_accounts(self, first: int, last: int) -> None:
+        """Let the accounts of all origins begin anew with slot `first`, when the network's budget does.
+
+        What was above an account until now does not count later either; `last` is as in `counting`.
+        """
+        self.held = self.counting(last)
         self.since = np.array(first)
         self.paid_until = np.full_like(self.paid_until, NOTHING_PAID)
 
@@ -191,8 +205,13 @@ class Mailbox:
         place, origin = np.nonzero(self.fresh if reach is None else self.fresh & (self.hops < reach))
         return place.astype(np.int64), origin.astype(np.int64)
 
-    def accept(self, message: RecordMessages, now: int, price: int, samples: int, length: int) -> NDArray[np.bool_]:
-        """Return which of the records are new and allowed; these are in the mailbox from now on."""
+    def accept(self, message: RecordMessages, now: int, price: int) -> NDArray[np.bool_]:
+        """Return which of the records are new and acceptable; these are in the mailbox from now on.
+
+        Whether they count is another question (`counting`). Those that their origin's account does not allow are
+        counted as refused.
+        """
+        above = self._above_account(now)
         accepted = np.zeros(len(message.origin), dtype=np.bool_)
         grouped = (message.groups != ungrouped(message.groups.shape[1])).any(axis=1)
         for row, (origin, slot, nano, hops) in enumerate(
@@ -204,7 +223,7 @@ class Mailbox:
                 strict=True,
             )
         ):
-            obstacle = self.obstacle(origin, slot, nano, hops, now, now, price, samples, length)
+            obstacle = self.obstacle(origin, slot, nano, hops, now, now, price)
             if obstacle == "unknown-origin":
                 self.unknown += 1
             elif obstacle == "late":
@@ -220,6 +239,8 @@ class Mailbox:
                 self.hops[place, origin], self.nano[place, origin] = hops, nano
             elif obstacle != "void":
                 self.refused[origin] += 1
+        if accepted.any():
+            self.refused += (self._above_account(now) & ~above).sum(axis=0)
         return accepted
 
     def cancel(self, origin: int, slot: int, now: int) -> bool:
@@ -233,22 +254,11 @@ class Mailbox:
         return counted
 
     def obstacle(
-        self,
-        origin: int,
-        slot: int,
-        nano: int,
-        hops: int,
-        now: int,
-        last: int,
-        price: int,
-        samples: int,
-        length: int,
-        waiting: Collection[int] = (),
+        self, origin: int, slot: int, nano: int, hops: int, now: int, last: int, price: int
     ) -> Obstacle | None:
         """Return why a record is not acceptable in slot `now`; None: it is, or it is in the mailbox already.
 
-        last     the slot for which the mailbox was opened last
-        waiting  slots of this origin's records that were found acceptable, and are to be put into the mailbox
+        last  the slot for which the mailbox was opened last
         """
         if not 0 <= origin < self.held.shape[1]:
             return "unknown-origin"
@@ -266,16 +276,47 @@ class Mailbox:
             return None
         if not 0 < hops < self.held.shape[1]:  # every server passes a record on once: no path is longer
             return "hops"
-        if not 0 < nano <= price:
-            return "price"
+        return None if 0 < nano <= price else "price"
+
+    # ------------------------------------------------------------------------------------------------- the accounts
+
+    def counting(self, last: int) -> Bools:
+        """Return which records count, (lag, m); `last` is the slot for which the mailbox was opened last.
+
+        Most often nobody is above its account, which one pass over arrays shows: with the k-th of an origin's records
+        in slot s, and v = n s - k w, all of them count if no v is below the largest one before it, or below
+        paid_until - w, by n or more.
+        """
+        slots = np.arange(max(int(self.since), last - self.lag + 1, 0), last + 1)
+        places = slots % self.lag
+        used = (self.held | self.void)[places]
+        v = np.where(used, slots[:, None] * self.samples - np.cumsum(used, axis=0) * self.length, _NOTHING_PAID)
+        largest = np.maximum.accumulate(np.concatenate([self.paid_until[None] - self.length, v[:-1]]), axis=0)
+        if not len(slots) or not (used & (v + (self.samples - 1) < largest)).any():
+            return self.held.copy()
+        counting = self.held.copy()
+        for origin in np.flatnonzero((used & (v + (self.samples - 1) < largest)).any(axis=0)):
+            above = self.above_account(int(origin), last)
+            counting[[slot % self.lag for slot in above], origin] = False
+        return counting
+
+    def above_account(self, origin: int, last: int, waiting: Collection[int] = ()) -> list[int]:
+        """Return the slots of an origin's records, void ones included, that its account does not allow, in order.
+
+        waiting  slots of records, void ones included, that are to be put into the mailbox
+        """
         first = max(int(self.since), last - self.lag + 1, 0)
-        used = {one for one in range(first, last + 1) if self._used(one, origin)}
-        until = int(self.paid_until[origin])
-        for one in sorted(used.union(waiting, (slot,))):
-            if one * samples < until - (samples - 1):
-                return "account"
-            until = max(until, one * samples) + length
-        return None
+        used = {slot for slot in range(first, last + 1) if self._used(slot, origin)}
+        until, above = int(self.paid_until[origin]), list[int]()
+        for slot in sorted(used.union(waiting)):
+            if slot * self.samples < until - (self.samples - 1):
+                above.append(slot)
+            else:
+                until = max(until, slot * self.samples) + self.length
+        return above
+
+    def _above_account(self, last: int) -> Bools:
+        return self.held & ~self.counting(last)
 
     def holds(self, origin: int, slot: int, last: int) -> bool:
         """Whether it has a record; `last` is the slot for which it was opened last."""
@@ -285,7 +326,7 @@ class Mailbox:
         place = slot % self.lag
         return bool(self.held[place, origin] or self.void[place, origin])
 
-    def holdings(self, slot: int) -> Holdings:
-        """Return the records of a slot as `Spread.holdings` does, for one receiver."""
-        origins = np.flatnonzero(self.held[slot % self.lag]).astype(np.int64)
+    def holdings(self, slot: int, last: int) -> Holdings:
+        """Return the records of a slot that count as `Spread.holdings` does, for one receiver."""
+        origins = np.flatnonzero(self.counting(last)[slot % self.lag]).astype(np.int64)
         return Holdings(np.array([0, len(origins)]), origins)

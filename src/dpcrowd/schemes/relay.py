@@ -23,7 +23,7 @@ or come back, in the same slot stays staggered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -142,8 +142,9 @@ class Relay(Scheme):
     def start(self, setting: Setting) -> RelayState:
         self.check(setting)
         _check_phases(setting)
-        amount = per_sample(setting.need_guarantee().total, self.samples_in(setting))
-        return start_state(setting, amount, self.lag, self.max_hops, self.guard)
+        samples = self.samples_in(setting)
+        amount = per_sample(setting.need_guarantee().total, samples)
+        return start_state(setting, amount, samples, self.lag, self.max_hops, self.guard)
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
         shift, waiting = self._moved(state, slot)
@@ -208,9 +209,8 @@ class Relay(Scheme):
     def fuse(self, state: RelayState, plan: Plan, reading: Reading, messages: Messages, hearing: Hearing) -> None:
         slot, sampled = plan.slot, reading.charge > 0
         state.shift, state.waiting = self._moved_after(state, plan, sampled)
-        samples = self.samples_in(state.setting)
-        skip_slots(state, slot, samples, self.guard, hearing.engine)
-        begin_slot(state, slot, samples, hearing.engine)
+        skip_slots(state, slot, self.guard, hearing.engine)
+        begin_slot(state, slot, hearing.engine)
         if state.mailbox is None:
             oldest = self._spread(state, plan, reading, hearing)
         else:
@@ -284,19 +284,18 @@ class Relay(Scheme):
 
     def _accept(self, state: RelayState, slot: int, messages: RecordMessages) -> int:
         """Put records that have arrived by a slot into the table; return the oldest slot that has changed."""
-        mailbox, setting = state.mailbox, state.setting
+        mailbox = state.mailbox
         assert mailbox is not None
-        guarantee, samples, oldest = setting.need_guarantee(), self.samples_in(setting), slot
+        before = mailbox.counting(slot)
         for number, of in zip(messages.origin[messages.nano == 0], messages.slot[messages.nano == 0], strict=True):
             if mailbox.cancel(int(number), int(of), slot):
                 state.noisy[of % self.lag, number], state.var[of % self.lag, number] = 0.0, 0.0
-                oldest = min(oldest, int(of))
-        accepted = mailbox.accept(messages, slot, int(state.amount.max()), samples, guarantee.length)
+        accepted = mailbox.accept(messages, slot, int(state.amount.max()))
         if accepted.any():
             slots, origins, groups = messages.slot[accepted], messages.origin[accepted], messages.groups[accepted]
             self._write(state, slots, origins, messages.nano[accepted], messages.noisy[accepted], groups)
-            oldest = min(oldest, int(slots.min()))
-        return oldest
+        changed = np.flatnonzero((before != mailbox.counting(slot)).any(axis=1))
+        return int(slot - ((slot - changed) % self.lag).max(initial=0))
 
     def join(
         self,
@@ -364,14 +363,10 @@ class Relay(Scheme):
         """Return alpha times the variance of the noise; above 0, which means "no record", even at a huge epsilon."""
         return np.maximum(state.setting.tuning.alpha * var, _LEAST_VAR)
 
-    def obstacle(
-        self, state: RelayState, origin: int, slot: int, nano: int, hops: int, now: int, waiting: Collection[int]
-    ) -> Obstacle | None:
+    def obstacle(self, state: RelayState, origin: int, slot: int, nano: int, hops: int, now: int) -> Obstacle | None:
         """Return why a server on its own would not accept a record in slot `now`; see `Mailbox.obstacle`."""
         assert state.mailbox is not None
-        price, length = int(state.amount.max()), state.setting.need_guarantee().length
-        terms = price, self.samples_in(state.setting), length
-        return state.mailbox.obstacle(origin, slot, nano, hops, now, int(state.last), *terms, waiting)
+        return state.mailbox.obstacle(origin, slot, nano, hops, now, int(state.last), int(state.amount.max()))
 
     def release(self, state: RelayState, plan: Plan, reading: Reading) -> Release:
         place = plan.slot % self.lag

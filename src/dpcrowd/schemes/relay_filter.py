@@ -44,8 +44,8 @@ OFF = 4.0
 _IN_WORDS = Holdings.none(0)  # what is passed where the records are given as bits
 
 
-def begin_slot(state: RelayState, slot: int, samples: int, engine: Engine) -> None:
-    """Let a slot take the place of the one that is final now; n `samples` are allowed per window or horizon."""
+def begin_slot(state: RelayState, slot: int, engine: Engine) -> None:
+    """Let a slot take the place of the one that is final now."""
     _finalise(state, slot, engine)
     place = slot % state.lag
     state.noisy[place], state.var[place] = 0.0, 0.0
@@ -56,7 +56,7 @@ def begin_slot(state: RelayState, slot: int, samples: int, engine: Engine) -> No
     if state.mailbox is not None:
         assert state.setting.peers is not None
         state.shares[place] = state.setting.peers.shares
-        state.mailbox.open(slot, samples, state.setting.need_guarantee().length)
+        state.mailbox.open(slot)
 
 
 def end_slot(state: RelayState, slot: int, oldest: Ints, guard: bool, engine: Engine) -> None:
@@ -69,7 +69,7 @@ def end_slot(state: RelayState, slot: int, oldest: Ints, guard: bool, engine: En
         _filter(state, one, oldest <= one, guard, engine)
 
 
-def skip_slots(state: RelayState, until: int, samples: int, guard: bool, engine: Engine) -> None:
+def skip_slots(state: RelayState, until: int, guard: bool, engine: Engine) -> None:
     """Pass the slots before `until` in which a server was away.
 
     After L of them all its records are final, and it only predicts. A server that begins later than its network has
@@ -82,7 +82,7 @@ def skip_slots(state: RelayState, until: int, samples: int, guard: bool, engine:
     if int(state.last) + 1 == until:
         return
     for slot in range(int(state.last) + 1, min(until, int(state.last) + 1 + state.lag)):
-        begin_slot(state, slot, samples, engine)
+        begin_slot(state, slot, engine)
         end_slot(state, slot, np.full(state.setting.servers, slot), guard, engine)
     if state.last + 1 < until:
         _jump(state, until - 1)

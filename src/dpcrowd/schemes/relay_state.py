@@ -129,7 +129,7 @@ class RelayState:
     def holdings(self, slot: int, engine: Engine, rows: Bools | None = None) -> Holdings:
         """Return which records of a slot each receiver has; of receivers that are not in `rows` it need not say."""
         if self.mailbox is not None:
-            return self.mailbox.holdings(slot)
+            return self.mailbox.holdings(slot, int(self.last))
         held = self.links if self.spread is None else self.spread
         assert held is not None
         return held.holdings(slot, engine, rows)
@@ -178,15 +178,16 @@ def servers_per_run(setting: Setting) -> int:
     return setting.servers // setting.runs if setting.peers is None else len(setting.peers.shares)
 
 
-def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, guard: bool) -> RelayState:
+def start_state(setting: Setting, amount: int, samples: int, lag: int, max_hops: int | None, guard: bool) -> RelayState:
     """The state before the first slot.
 
-    amount    nano-epsilon of one sample
+    amount    nano-epsilon of one sample, of which there are n `samples` per window or horizon
     max_hops  how far records travel; None: to every server
     """
     peers = setting.peers
     receivers, regions, servers = setting.servers, setting.regions, servers_per_run(setting)
     origins = receivers if peers is None else servers
+    length = setting.need_guarantee().length
     remembered = guard and servers <= MOST_REMEMBERED
     unknown = np.full((receivers, regions), np.inf)
     if setting.form == "matrix":
@@ -209,7 +210,7 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         shift=np.zeros((receivers, 1), dtype=np.int64),
         waiting=np.full((receivers, 1), GIVEN_UP),
         spread=spread,
-        mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag),
+        mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag, samples, length),
         noisy=np.zeros((lag, origins, regions)),
         groups=None,
         var=np.zeros((lag, origins)),
@@ -290,7 +291,7 @@ def with_fresh_schedule(state: RelayState, fresh: RelayState, first: int) -> Rel
     for name in (part.name for part in fields(RelayState) if part.name not in anew):
         setattr(fresh, name, getattr(state, name))
     if fresh.mailbox is not None:
-        fresh.mailbox.open_accounts(first)
+        fresh.mailbox.open_accounts(first, int(fresh.last))
     return fresh
 
 
@@ -320,5 +321,5 @@ def back_in_time(state: RelayState, fresh: RelayState, last: int) -> RelayState:
     if fresh.mailbox is not None and state.mailbox is not None:
         for name in ("late", "unknown", "refused"):
             setattr(fresh.mailbox, name, getattr(state.mailbox, name))
-        fresh.mailbox.open_accounts(last + 1)
+        fresh.mailbox.open_accounts(last + 1, last)
     return fresh

@@ -155,7 +155,7 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
     fresh.last, fresh.shift = np.array(last), shift
     if fresh.mailbox is not None and mailbox is not None:
         fresh.mailbox.late, fresh.mailbox.unknown = mailbox.late, mailbox.unknown
-        fresh.mailbox.open_accounts(last + 1)
+        fresh.mailbox.open_accounts(last + 1, last)
     return fresh
 
 

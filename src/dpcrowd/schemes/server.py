@@ -19,9 +19,9 @@ A server whose scheme passes records on, and that has none from before, takes a 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from dpcrowd.privacy.account_ledger import AccountLedger
 from dpcrowd.privacy.ledger import BatchLedger, FiniteLedger, WindowLedger
 from dpcrowd.schemes.base import Peers, Plan, Reading, Release, Scheme, Setting, half_width
 from dpcrowd.schemes.filtering import FilterScheme
-from dpcrowd.schemes.history import recent_posteriors
+from dpcrowd.schemes.history import Posteriors, recent_posteriors
 from dpcrowd.schemes.innovations import message_innovations, record_innovations
 from dpcrowd.schemes.messages import InfoMessages, Messages
 from dpcrowd.schemes.perturb import check_counts
@@ -134,6 +134,7 @@ class Server:
         self._pending: tuple[Plan, Reading] | None = None
         self._blank = np.zeros(setting.regions, dtype=np.bool_)  # new regions of a matrix form; see `take_over`
         self._joined: Joined | None = None
+        self._first: int | None = None  # the first slot that was observed
         self._innovations = np.zeros((0, setting.regions))
 
     @property
@@ -148,12 +149,18 @@ class Server:
         assert mailbox is not None
         return mailbox
 
-    def record_obstacle(
-        self, origin: int, slot: int, nano: int, hops: int, now: int, waiting: Collection[int] = ()
-    ) -> Obstacle | None:
-        """Return why a record would not be accepted in slot `now`; nothing changes. For `waiting` see `Mailbox`."""
+    def record_obstacle(self, origin: int, slot: int, nano: int, hops: int, now: int) -> Obstacle | None:
+        """Return why a record would not be accepted in slot `now`; nothing changes."""
         scheme, state = self._relay()
-        return scheme.obstacle(state, origin, slot, nano, hops, now, waiting)
+        return scheme.obstacle(state, origin, slot, nano, hops, now)
+
+    def above_account(self, origin: int, waiting: Collection[int] = ()) -> list[int]:
+        """Return the slots of an origin's records that its public account does not allow: they do not count.
+
+        waiting  slots of records that have arrived and were not given to the filter yet
+        """
+        _, state = self._relay()
+        return self.mailbox.above_account(origin, int(state.last), waiting)
 
     def holds_record(self, origin: int, slot: int) -> bool:
         """Whether its filter has a record of the last L slots."""
@@ -207,6 +214,7 @@ class Server:
             self._state = estimates_only(self._state, fresh)
         ledger.go_to(last)
         self._slot, self._horizon = last, ledger.first
+        self._first = min(self._first or 0, last + 1)
 
     def _check_begin(self) -> None:
         """Refuse schemes that cannot begin their sampling anew; release a slot that is open."""
@@ -270,6 +278,7 @@ class Server:
                 raise BadInput(f"scheme '{self.scheme.name}' reads the counts of every slot and cannot go without.")
             plan = replace(plan, due=np.zeros_like(plan.due), pivot=None, parts=None)
         self._slot = slot
+        self._first = slot if self._first is None else self._first
         self._pending = plan, self.scheme.perturb(self._state, plan, checked, self._noise)
         return self.pending_message()
 
@@ -398,13 +407,19 @@ class Server:
     def smoothed(self) -> ServerHistory:
         """Estimate the last L slots up to the last release with all records that arrived since, at no privacy cost.
 
-        Slots before a new horizon, or before slots began again, are not among them: they accept no more records.
+        Slots before the first one that it has observed, before a new horizon, or before slots began again, are not
+        among them: there is nothing to estimate, or they accept no more records.
+        """
+        return self.smoothing()()
+
+    def smoothing(self) -> Callable[[], ServerHistory]:
+        """Return a function that computes what `smoothed` returns now, whatever becomes of the server meanwhile.
+
+        With full matrices it takes d^3 steps per slot, and may be called in another thread.
         """
         scheme, state = self._relay()
-        posteriors = recent_posteriors(scheme, state, int(self.mailbox.since))
-        estimate, variance = (values[:, 0] for values in posteriors.smoothed(self.setting))
-        half = half_width(variance)
-        return ServerHistory(posteriors.slots, estimate, variance, estimate - half, estimate + half)
+        posteriors = recent_posteriors(scheme, state, max(int(self.mailbox.since), self._first or 0))  # copies
+        return partial(_smooth, posteriors, self.setting)
 
     def suspects(self) -> list[int]:
         """Return the numbers of the servers whose records count less here, because they disagreed with the others'."""
@@ -476,6 +491,7 @@ class Server:
             raise BadInput("a finalised state with which the filter has no estimate.") from None
         self._state = joined
         self._slot, self._joined = slot, Joined(tuple(sources), slot)
+        self._first = slot + 1 if self._first is None else self._first
         if self._ledger is not None:
             self._ledger.go_to(slot)
 
@@ -500,6 +516,8 @@ class Server:
             arrays["joined.slot"] = np.array(self._joined.slot)
         if self._horizon is not None:
             arrays["horizon"] = np.array(self._horizon)
+        if self._first:
+            arrays["first"] = np.array(self._first)
         if self._pending is not None:
             arrays.update(pack(self._pending[0], "plan"))
             arrays.update(pack(self._pending[1], "reading"))
@@ -528,6 +546,7 @@ class Server:
             state.restore_groups(arrays.get("state.groups"))
         self._state = state
         self._slot = int(arrays["slot"])
+        self._first = int(arrays.get("first", 0)) if self._slot >= 0 else None
         if self._ledger is not None:
             self._ledger.go_back(self._slot)
             # The states of version 0.1 hold a ledger, which knew the horizon.
@@ -566,6 +585,7 @@ class Server:
             runs = before._run, self._run
             self._state, self._blank = transfer(before._state, before._blank, *runs, places, before.slot)
         self._slot, self._horizon, self._joined = before.slot, before.horizon, before.joined
+        self._first = before._first
         if self._ledger is not None:
             self._ledger.go_to(self._slot)
 
@@ -579,6 +599,12 @@ class Server:
             origins = range(servers_per_run(self.setting))
         samples = old_scheme.samples_in(before.setting), scheme.samples_in(self.setting)
         return transfer_relay(state, fresh, places, origins, samples)
+
+
+def _smooth(posteriors: Posteriors, setting: Setting) -> ServerHistory:
+    estimate, variance = (values[:, 0] for values in posteriors.smoothed(setting))
+    half = half_width(variance)
+    return ServerHistory(posteriors.slots, estimate, variance, estimate - half, estimate + half)
 
 
 def _deprecated(what: str, instead: str, stacklevel: int = 3) -> None:

@@ -24,6 +24,11 @@ def network_of(length: int, samples: int, offset: int, *, users: Users = "pinned
     return Network(np.array([0.5, 0.4, 0.8]), ProcessModel.of(1.0, [100.0]), guarantee, samples, phases, lag=4)
 
 
+def mailbox_of(network: Network) -> Mailbox:
+    """The mailbox of server 1."""
+    return Mailbox.start(1, 3, network.lag, network.samples, network.guarantee.length)
+
+
 @st.composite
 def schedules(draw: Any) -> tuple[int, int, int]:
     """w, n and an offset."""
@@ -85,7 +90,7 @@ def test_whatever_is_missed_nothing_is_overspent(
     if finite:
         assert spent.sum() <= network.guarantee.total
     # Its receivers have the same rule: they refuse none of the samples, in whatever order they come.
-    receiver = Mailbox.start(1, 3, network.lag)
+    receiver = mailbox_of(network)
     assert accepted(receiver, np.flatnonzero(spent), network, seed) == np.count_nonzero(spent)
     assert not receiver.refused.any()
 
@@ -136,14 +141,13 @@ def accepted(mailbox: Mailbox, slots: Any, network: Network, seed: int, lost: fl
         if rng.random() >= lost:
             for _ in range(rng.integers(1, 3)):
                 arrivals.setdefault(int(slot + rng.integers(0, network.lag)), []).append((0, int(slot)))
-    length, samples = network.guarantee.length, network.samples
     for now in range(max(arrivals, default=-1) + 1):
-        mailbox.open(now, samples, length)
+        mailbox.open(now)
         came = arrivals.get(now, [])
         rng.shuffle(came)
         if came:
             message = message_of(dict.fromkeys(came, np.array([5.0])), came, network.price)
-            number += int(mailbox.accept(message, now, network.price, samples, length).sum())
+            number += int(mailbox.accept(message, now, network.price).sum())
     return number
 
 
@@ -159,9 +163,9 @@ def test_honest_records_are_never_refused(schedule: tuple[int, int, int], delays
         shift += delays[number] if number < len(delays) else 0
         slots.append(due + shift)
     assert len(set(slots)) == len(slots)
-    mailbox = Mailbox.start(1, 3, network.lag)
+    mailbox = mailbox_of(network)
     assert accepted(mailbox, slots, network, seed) == len(slots)
-    mailbox = Mailbox.start(1, 3, network.lag)
+    mailbox = mailbox_of(network)
     accepted(mailbox, slots, network, seed, lost=0.3)
     assert not mailbox.refused.any()
 
@@ -174,20 +178,55 @@ def test_nobody_is_heard_more_than_n_times_per_window(schedule: tuple[int, int, 
     network = network_of(length, samples, 0)
     rng = np.random.default_rng(seed)
     assume(samples < length)
-    mailbox, taken = Mailbox.start(1, 3, network.lag), []
+    mailbox, taken = mailbox_of(network), list[int]()
     for now in range(3 * length):
-        mailbox.open(now, samples, length)
+        final = now - network.lag
+        taken += [final] if final >= 0 and mailbox.counting(now - 1)[final % network.lag, 0] else []
+        mailbox.open(now)
         for _ in range(2):
             slot = int(now - rng.integers(0, network.lag))
-            if slot < 0:
-                continue
-            message = message_of({(0, slot): np.array([9.0])}, [(0, slot)], network.price)
-            if mailbox.accept(message, now, network.price, samples, length).any():
-                taken.append(slot)
-    assert len(set(taken)) == len(taken)
+            if slot >= 0:
+                message = message_of({(0, slot): np.array([9.0])}, [(0, slot)], network.price)
+                mailbox.accept(message, now, network.price)
     for first in range(3 * length):
         assert sum(first <= slot < first + length for slot in taken) <= samples
-    assert taken
+    assert taken or 3 * length <= network.lag
+
+
+@settings(max_examples=60)
+@given(schedules(), st.lists(st.tuples(st.integers(0, 14), st.booleans()), max_size=24), st.integers(0, 10**6))
+def test_which_records_count_is_a_function_of_their_set(
+    schedule: tuple[int, int, int], events: list[tuple[int, bool]], seed: int
+) -> None:
+    """An origin that samples too often, or signs twice, would split the servers that have its records in another order.
+
+    One mailbox has everything in the order of slots, in its own slot; the other one late, and in any order.
+    """
+    length, samples, _ = schedule
+    network = network_of(length, samples, 0)
+    rng, orders = (
+        np.random.default_rng(seed),
+        [dict[int, list[tuple[int, bool]]](), dict[int, list[tuple[int, bool]]]()],
+    )
+    for slot, is_void in events:
+        orders[0].setdefault(slot, []).append((slot, is_void))
+        orders[1].setdefault(int(slot + rng.integers(0, network.lag)), []).append((slot, is_void))
+    ends = []
+    for order in orders:
+        mailbox, final = mailbox_of(network), list[list[bool]]()
+        for now in range(20):
+            final.append(mailbox.counting(now - 1)[now % network.lag].tolist())
+            mailbox.open(now)
+            for slot, is_void in order.get(now, []):
+                if is_void:
+                    mailbox.cancel(0, slot, now)
+                message = message_of({(0, slot): np.array([9.0])}, [(0, slot)], network.price)
+                mailbox.accept(message, now, network.price)
+            above = {slot % network.lag for slot in mailbox.above_account(0, now)}
+            expected = [bool(mailbox.held[place, 0]) and place not in above for place in range(network.lag)]
+            assert mailbox.counting(now)[:, 0].tolist() == expected, "the fast way and the slow one agree"
+        ends.append((final, mailbox.paid_until.tolist()))
+    assert ends[0] == ends[1]
 
 
 def test_counts_change_nothing_in_the_schedule() -> None:

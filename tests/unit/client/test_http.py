@@ -173,6 +173,8 @@ def test_state() -> None:
     assert network.neighbours[0].refused == {"late": 2}
     quality = use(service, READ, lambda client: client.quality())
     assert (quality.verdict, quality.coverage, quality.since_slot) == ("calibrated", 0.95, None)
+    (proof,) = use(service, ADMIN, lambda client: client.proofs())
+    assert (proof.server, proof.slot, proof.first.signed, proof.first.signature) == ("b", 98, b"signed", bytes(64))
     assert use(service, None, lambda client: client.ready())
     service.problems = ["the disk is full."]
     ready = use(service, None, lambda client: client.ready())

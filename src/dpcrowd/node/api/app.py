@@ -99,6 +99,9 @@ def _status_routes(context: Context) -> list[BaseRoute]:
     async def quality(_: Request) -> Response:
         return answer(service.quality())
 
+    async def proofs(_: Request) -> Response:
+        return answer(service.proofs())
+
     async def metrics(request: Request) -> Response:
         text = await (service.operator_metrics() if is_operator(request) else service.metrics())
         return Response(text, media_type=_PROMETHEUS)
@@ -126,6 +129,7 @@ def _status_routes(context: Context) -> list[BaseRoute]:
         Route("/v1/readiness", guarded(context, "read", readiness), methods=["GET"]),
         Route("/v1/network", guarded(context, "read", network, or_right="admin"), methods=["GET"]),
         Route("/v1/quality", guarded(context, "read", quality), methods=["GET"]),
+        Route("/v1/proofs", guarded(context, "admin", proofs), methods=["GET"]),
         Route("/metrics", guarded(context, "read", metrics), methods=["GET"]),
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),

@@ -29,6 +29,7 @@ from dpcrowd.node.api.openapi_parts import (
     schema_of,
 )
 from dpcrowd.node.api.page_views import History, NeighbourHistory, Topology
+from dpcrowd.node.api.proofs import ProofsView
 from dpcrowd.node.ingest.bodies import CHECKIN_TYPES, COUNTS_TYPES, CheckIn, Counts
 
 __all__ = ["document"]
@@ -43,6 +44,7 @@ _CLASSES = (
     views.BudgetView,
     views.NetworkStatus,
     views.QualityView,
+    ProofsView,
     views.Taken,
     views.Health,
     views.Readiness,
@@ -98,6 +100,13 @@ the answer, so that it never mixes both kinds: slots from before the network ran
 the server has missed are there if it was back within the lag (`sampled` is false then). Ask without `smoothed` for \
 what was released, which never changes. In a network whose scheme keeps no records, and never did, the request is \
 refused (400, `no-records`)."""
+
+
+_PROOFS = """\
+Each proof is two records of one server and slot that differ, as the bytes that the server has signed, and its \
+signatures: `dpcrowd node verify-proof` checks them with nothing but network.toml. A node has the proofs of the last \
+`lag` slots; the list is empty if the scheme does not pass records on. It takes the right `admin`, since two records \
+of one slot may be two draws of the same counts, which together tell more than either."""
 
 
 _QUALITY = """\
@@ -234,6 +243,13 @@ def _state() -> Part:
             "Get the running calibration of the intervals",
             {"200": answer("The calibration.", views.QualityView), **closed},
             more=_QUALITY,
+        ),
+        "/v1/proofs": get(
+            "proofs",
+            "Get the proofs that servers have signed two different records",
+            {"200": answer("The proofs.", ProofsView), **closed},
+            ("admin",),
+            _PROOFS,
         ),
         "/metrics": get(
             "metrics",

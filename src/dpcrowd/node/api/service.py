@@ -10,6 +10,7 @@ from typing import Protocol
 from dpcrowd.node.api.broadcast import Lost
 from dpcrowd.node.api.limits import RequestLimit
 from dpcrowd.node.api.page_views import NeighbourHistory, Topology
+from dpcrowd.node.api.proofs import ProofsView
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus, QualityView
 from dpcrowd.node.config.tokens import Right
 from dpcrowd.node.ingest.batch import Batch, RowRefusal
@@ -80,6 +81,9 @@ class Service(Protocol):
 
     def quality(self) -> QualityView:
         """Return the running calibration of the estimates' intervals."""
+
+    def proofs(self) -> ProofsView:
+        """Return the proofs of equivocation that the node has."""
 
     def topology(self) -> Topology:
         """Return the public plan of the network that is valid now."""

@@ -32,11 +32,14 @@ __all__ = [
     "parse_public",
     "public_text",
     "read_certificate",
+    "read_signed",
     "sign",
+    "signed_text",
     "signer",
     "supported_key",
     "verifier",
     "verify",
+    "verify_text",
 ]
 
 PrivateKey = Ed25519PrivateKey
@@ -55,7 +58,11 @@ def sign(key: PrivateKey, *parts: bytes) -> bytes:
 
 def verify(pinned_keys: Iterable[str], signature: bytes, *parts: bytes) -> bool:
     """Whether one of the pinned keys ("ed25519:BASE64"; two while one is renewed) has signed exactly these parts."""
-    text = _joined(parts)
+    return verify_text(pinned_keys, signature, _joined(parts))
+
+
+def verify_text(pinned_keys: Iterable[str], signature: bytes, text: bytes) -> bool:
+    """Whether one of the pinned keys has signed these bytes, which `signed_text` returns."""
     for pinned in pinned_keys:
         try:
             parse_public(pinned).verify(signature, text)
@@ -82,6 +89,24 @@ def verifier(network_id: str, pins: Sequence[Sequence[str]]) -> Callable[..., bo
         return 0 <= number < len(pins) and verify(pins[number], signature, *prefix, *parts)
 
     return check
+
+
+def signed_text(network_id: str, *parts: bytes) -> bytes:
+    """Return the bytes that `signer` signs: for people who check a signature without this program."""
+    return _joined((_NETWORK, network_id.encode(), *parts))
+
+
+def read_signed(text: bytes) -> tuple[str, tuple[bytes, ...]]:
+    """Return the network's id and the parts that were signed for it; `BadInput` refuses any other bytes."""
+    parts, place = list[bytes](), len(_CONTEXT) + 8
+    while place < len(text):
+        start = place + 8
+        end = start + int.from_bytes(text[place:start], "little")
+        parts.append(text[start:end])
+        place = end
+    if _joined(tuple(parts)) != text or parts[:1] != [_NETWORK] or len(parts) < 2:
+        raise BadInput("these bytes were not signed for a network of dpcrowd.")
+    return parts[1].decode(errors="replace"), tuple(parts[2:])
 
 
 def _joined(parts: tuple[bytes, ...]) -> bytes:

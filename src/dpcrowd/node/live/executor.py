@@ -328,11 +328,15 @@ class Executor:
                 log.log(level, "slot %d is not sampled: %s", slot, text, extra={"event": "not-sampled", "slot": slot})
 
     async def _send(self, message: do.Send) -> int:
-        """Send a message; return how many neighbours it was sent to."""
-        # A link may have ended between the seal of a slot and now: after a restart, or a late timer.
-        reached = [name for name in message.to if name in self.machine.linked]
-        if reached:
-            await self._transport.send(message.payload, reached)
+        """Send a message; return how many neighbours it was sent to.
+
+        A link may have ended between the seal of a slot and now: after a restart, or a late timer. A neighbour that has
+        a link and cannot be reached gets nothing, whatever the transport is given, and is not counted.
+        """
+        linked = [name for name in message.to if name in self.machine.linked]
+        if linked:
+            await self._transport.send(message.payload, linked)
+        reached = [name for name in linked if name in self.machine.present]
         self.sent += len(reached)
         self.sent_by_kind[message.kind] += len(reached)
         self.sent_bytes += len(message.payload) * len(reached)
@@ -400,18 +404,23 @@ class Executor:
 
     async def _store_release(self, instruction: do.StoreRelease) -> None:
         refused = self._refusals.copy()
-        await self.in_thread(
-            self._storage.commit_release,
-            [instruction.release],
-            instruction.state,
-            heard=instruction.counters,
-            refused=[replace(one, count=count) for one, count in refused.items()],
-            complete_until=instruction.complete_until,
-            records=[_row(record) for record in instruction.records],
-            final_until=instruction.final_until,
-            smoothed=instruction.smoothed,
-        )
+        counted = [replace(one, count=count) for one, count in refused.items()]
+        await self.in_thread(_commit_release, self._storage, instruction, counted)
         self._refusals -= refused
+
+
+def _commit_release(storage: Storage, instruction: do.StoreRelease, refused: list[Refusal]) -> None:
+    """Store a release; past slots are smoothed here, off the event loop."""
+    storage.commit_release(
+        [instruction.release],
+        instruction.state,
+        heard=instruction.counters,
+        refused=refused,
+        complete_until=instruction.complete_until,
+        records=[_row(record) for record in instruction.records],
+        final_until=instruction.final_until,
+        smoothed=None if instruction.smoothed is None else instruction.smoothed.slots(),
+    )
 
 
 def _row(record: do.StoredRecord) -> RecordRow:

@@ -12,6 +12,7 @@ import msgspec
 
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
+from dpcrowd.node.api.proofs import ProofsView, show_proof
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus, QualityView
 from dpcrowd.node.collect import IntakeRefused
@@ -193,6 +194,11 @@ class NodeService:
             self.revision.method.name,
             judges_others=machine.server.judges_others,
         )
+
+    def proofs(self) -> ProofsView:
+        records = self.executor.machine.records
+        proofs = [] if records is None else records.proofs()
+        return ProofsView(proofs=[show_proof(one, self.revision.id, name, digest) for name, digest, one in proofs])
 
     def topology(self) -> Topology:
         network = self.revision

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpcrowd.node.machine.neighbours import Remembered
-from dpcrowd.node.release import SlotRelease, SmoothedSlots
+from dpcrowd.node.release import SlotRelease, Smoothing
 
 __all__ = [
     "Answer",
@@ -168,7 +168,7 @@ class StoreRelease:
     complete_until  the last slot up to which the own ledger was known to be complete
     records         records and proofs that have arrived since the last time; a proof takes the place of its record
     final_until     the last slot whose records are not needed any more; None: no records are kept
-    smoothed        past slots, estimated again; None: the scheme keeps no records
+    smoothed        past slots, estimated again, once they are stored; None: the scheme keeps no records
     """
 
     release: SlotRelease
@@ -178,7 +178,7 @@ class StoreRelease:
     complete_until: int = -1
     records: tuple[StoredRecord, ...] = ()
     final_until: int | None = None
-    smoothed: SmoothedSlots | None = None
+    smoothed: Smoothing | None = None
 
 
 @dataclass(frozen=True)

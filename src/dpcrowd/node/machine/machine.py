@@ -56,7 +56,7 @@ from dpcrowd.node.machine.neighbours import (
 from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.revision import NetworkView, Revision, begin_horizon, go_on
 from dpcrowd.node.machine.trust import Trust, distrust
-from dpcrowd.node.release import SlotRelease, SmoothedSlots
+from dpcrowd.node.release import SlotRelease, Smoothing
 from dpcrowd.node.wire import (
     FORMAT_1,
     VERSION,
@@ -576,7 +576,7 @@ class Machine:
         state, counters = self.server.save(), self._memory.store()
         store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until)
         if self.records is not None:
-            final, smoothed = exchange.slot - self.records.terms.lag, SmoothedSlots.of(self.server, view.first_slot)
+            final, smoothed = exchange.slot - self.records.terms.lag, Smoothing(self.server, view.first_slot)
             store = replace(store, records=self.records.store(), final_until=final, smoothed=smoothed)
             refusals += self.records.suspect(self.server.suspects(), exchange.slot)
         self._unsent = None if exchange.sent else exchange.slot
@@ -629,6 +629,7 @@ class Machine:
             message_slot, digest = peek(payload)
             if self.records is not None and peek_round(payload) > 1:
                 return self._hear_forward(sender, message_slot, digest, payload, following)
+            self._count_check(sender)
             checked = check_message(self.view, number, payload) if digest == view.digest else None
             if checked is not None:
                 # Whatever comes of it: what was sent is spent, and must be remembered, or its sender could lose it
@@ -654,6 +655,11 @@ class Machine:
         exchange.heard[number], exchange.payloads[sender] = checked.message, payload
         self.used[sender] = message_slot, at_ns
         return instructions
+
+    def _count_check(self, sender: str) -> None:
+        """Count one more message whose signature is checked, where servers pass records on; refuse it if too many."""
+        if self.records is not None and not self.records.may_check_message(sender):
+            raise MessageRefused("rate-limited", f"{sender} sends more than the schedule of all servers can explain.")
 
     def _was_heard(self, sender: str, number: int, slot: int, payload: bytes, checked: CheckedMessage | None) -> bool:
         """Whether a message was used already, and is sent again because one of the two servers has come up.
@@ -724,8 +730,7 @@ class Machine:
         if view is None or number is None:
             view, number = self.view, self.view.number(sender)  # which says how they differ
         assert number is not None
-        if self.records.count_message(sender):
-            raise MessageRefused("rate-limited", f"{sender} sends more than the schedule of all servers can explain.")
+        self._count_check(sender)
         checked = check_message(view, number, payload)
         instructions = self._take_records(sender, checked, following)
         if checked.body.state and view is self.view:
@@ -742,8 +747,12 @@ class Machine:
         return self.records.receive(sender, body.relayed, body.equivocations, now, self.server)
 
     def _near(self) -> list[str]:
-        """Return the names of the neighbours in the slot that was sealed last, in the order of their numbers."""
-        return [self.view.names[number] for number in sorted(self.view.links(max(self.server.slot, 0)))]
+        """Return the neighbours in the slot that was sealed last that can be reached, in the order of their numbers.
+
+        The others get everything of the last L slots when their links come up.
+        """
+        names = [self.view.names[number] for number in sorted(self.view.links(max(self.server.slot, 0)))]
+        return [name for name in names if name in self.present]
 
     def _may_forward(self, at_ns: int) -> bool:
         """Whether records may be passed on now: the own message has left, and the deadline has not passed."""

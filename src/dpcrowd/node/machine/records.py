@@ -7,15 +7,32 @@ A record counts once, whoever brings it. When one arrives it is checked before a
     its origin's signature   by the keys of the revision that is valid in its slot
     its account and values   at fault is the origin, which has signed them
 
-Only accepted records are kept, stored and forwarded, so what one neighbour can make a node keep is what the public
-schedule allows: n records of each origin per w slots, for L slots. What it can make it check is bounded per slot.
+Only accepted records are kept, stored and forwarded: one per origin and slot, for L slots. What one neighbour can make
+a node check is bounded per slot (`RecordTerms.most_checks`).
+
+The same records everywhere. Estimates are a function of the set of records, so servers must end with the same set
+whatever an origin sends to whom, and in whatever order. Of each origin and slot a server knows one of three things, and
+each can only be followed by the next: nothing, one record, or a proof that there are two. Whatever it learns it passes
+on, once; so all servers that reach each other end with the same. There are two ways to break the rules:
+
+    two different records for one slot   are a proof of equivocation. Neither of them counts. The proof travels like a
+                                         record, but to everybody. One per slot is enough, and others are not looked at
+    more records than the account holds  each is signed once, and nothing is proven against any of them. They are kept
+                                         and passed on; which of them count is decided in the order of slots and not of
+                                         arrival (`schemes.records`)
+
+It would be simpler to leave out everything that an origin has signed from its first proof on. But this would have to
+be remembered for longer than the L slots for which anybody keeps records, and told to servers that join late; and an
+operator who has run a copy of a server by mistake would lose all of its records instead of those that contradict each
+other. Slot by slot, everything is forgotten when it is final, and the work is bounded: an origin can have at most one
+record and one proof per slot passed on, which is two signatures per neighbour (`_take_proof`).
+
+A record, or proof, that reaches its first server shortly before its slot is final may be too late at others. Then their
+estimates differ within their intervals, until records that arrive in time have outweighed it.
 
 Who has which. A record goes to every neighbour that does not have it yet: those that sent it, or were sent it since
 their link came up, have it. So it is never sent back, nor twice, and a neighbour that comes up gets everything that is
 left of the last L slots. Its hops are counted where it arrives; it is passed on while they are below the reach.
-
-Equivocation. Two different records of one origin and slot, both validly signed, are a proof. From then on neither of
-them counts. The proof travels like a record, but to everybody, so that all servers end with the same records.
 
 Who is waited for. A slot is released when the records of all origins that sample in it have arrived. The schedule is
 public; a server that has missed a sample has moved its schedule, which shows in the slot of its next record
@@ -112,11 +129,12 @@ class Records:
 
     For those who show it, and nobody else changes it:
 
-    received_by, late_by by (neighbour, origin): how many records were accepted, or arrived after their slot was final;
-                         an empty text is an origin that is not known any more
+    received_by, late_by by (neighbour, origin): how many records counted when they arrived, or arrived after their slot
+                         was final; an empty text is an origin that is not known any more
     forwarded_to         by neighbour: how many records were sent to it
     refused              how many were refused, by the name of who is at fault and the reason
-    equivocators         by name: the last slot for which an origin has signed different records
+    equivocators         by name: the last slot for which an origin has signed different records, as long as the proof
+                         is kept, for L slots
     suspects             by name: the slot since which an origin's records count less, because they disagree with others
     arrived              slots of the records that the last message has brought
     schedules            who samples when, and who is missing
@@ -208,6 +226,12 @@ class Records:
         new = [name for name in names if name not in self.suspects]
         self.suspects = {name: self.suspects.get(name, slot) for name in names}
         return [Report("suspect", _SUSPECT.format(name=name, slot=slot)) for name in new]
+
+    def proofs(self) -> list[tuple[str, bytes, Equivocation]]:
+        """Return the proofs that are kept, with their origins and the digests of the revisions valid in their slots."""
+        views = [(key, self._view_at(key.slot), proof) for key, proof in self._proofs.items()]
+        known = [(key, view.digest, proof.proof) for key, view, proof in views if view is not None]
+        return [(key.origin, digest, proof) for key, digest, proof in sorted(known, key=lambda one: one[0])]
 
     def last_slot(self, origin: str) -> int | None:
         """Return the slot of the last record of an origin that is kept; None: none of the last L slots."""
@@ -325,6 +349,7 @@ class Records:
         self._held = {key: held for key, held in self._held.items() if key.slot >= first}
         self._adopted = {key: held for key, held in self._adopted.items() if key.slot >= first}
         self._proofs = {key: proof for key, proof in self._proofs.items() if key.slot >= first}
+        self.equivocators = {name: last for name, last in self.equivocators.items() if last >= first}
         self._unstored = {item: None for item in self._unstored if item[1].slot >= first}
         self._fresh = {item: None for item in self._fresh if item[1].slot >= first}
         for neighbour, known in self._known.items():
@@ -428,28 +453,36 @@ class Records:
         instructions: list[Instruction] = []
         read = [self._read(sender, record) for record in records]
         readable = [all(self._read(sender, one) is not None for one in _both(proof)) for proof in proofs]
+        dropped = False
         for record, values in zip(records, read, strict=True):
             if values is None:
                 self.late_by[sender, ""] += 1
-            elif not self._limited(sender):
+            elif self._is_limited(sender):
+                dropped = True
+            else:
                 instructions += self._take(sender, record, values, now, server)
         for proof, is_readable in zip(proofs, readable, strict=True):
-            if is_readable and not self._limited(sender):
+            if is_readable and self._is_limited(sender, 2):
+                dropped = True
+            elif is_readable:
                 instructions += self._take_proof(sender, proof, now)
-        if self._limited(sender):
+        if dropped:
             text = (
                 f"{sender} had this server check {self.terms.most_checks} signatures in one slot; the rest is dropped."
             )
             instructions.append(self._refuse(now, sender, "rate-limited", text))
         return instructions
 
-    def count_message(self, sender: str) -> bool:
-        """Count one more message of a neighbour; return whether it has sent too many in this slot."""
+    def may_check_message(self, sender: str) -> bool:
+        """Whether one more message of a neighbour may be checked in this slot; from now on it counts as checked."""
+        if self._is_limited(sender):
+            return False
         self._checks[sender] += 1
-        return self._limited(sender)
+        return True
 
-    def _limited(self, sender: str) -> bool:
-        return self._checks[sender] > self.terms.most_checks
+    def _is_limited(self, sender: str, signatures: int = 1) -> bool:
+        """Whether a neighbour has had too many signatures checked in this slot for so many more."""
+        return self._checks[sender] + signatures > self.terms.most_checks
 
     def _read(self, sender: str, record: SignedRecord) -> RecordValues | None:
         """Return the values of a record; None: the revision of its slot is not known here, or another one.
@@ -496,8 +529,7 @@ class Records:
         if held is not None:
             self._known_by(sender).add(("record", key))
             return self._expose(key, held.record, record)
-        waiting = self._waiting.get(key.origin, ())
-        obstacle = server.record_obstacle(number, record.slot, record.nano, record.hops, now, waiting)
+        obstacle = server.record_obstacle(number, record.slot, record.nano, record.hops, now)
         if obstacle == "late":
             self.late_by[sender, key.origin] += 1
             return []
@@ -511,14 +543,30 @@ class Records:
             self._adopted.setdefault(key, _Held(record, values.noisy))
         if obstacle is not None or key.origin == self.me:
             return self._object(sender, key, obstacle, now)
+        before = self._above_account(key.origin, server)
         self._held[key] = _Held(record, values.noisy)
         self._waiting.setdefault(key.origin, set()).add(key.slot)
         self._unstored["record", key] = self._fresh["record", key] = None
         self._known_by(sender).add(("record", key))
-        self.schedules.hear(number, key.slot)
-        self.received_by[sender, key.origin] += 1
         self.arrived.append(key.slot)
-        return []
+        above = self._above_account(key.origin, server)
+        if key.slot not in above:
+            self.schedules.hear(number, key.slot)
+            self.received_by[sender, key.origin] += 1
+        return [self._refuse_above(key.origin, slot, now) for slot in sorted(above - before)]
+
+    def _above_account(self, origin: str, server: Server) -> set[int]:
+        """Return the slots of an origin's records that its account does not allow, by all that has arrived."""
+        number = self.view.number(origin)
+        assert number is not None
+        proven = {key.slot for key, proof in self._proofs.items() if key.origin == origin and not proof.fused}
+        return set(server.above_account(number, proven | self._waiting.get(origin, set())))
+
+    def _refuse_above(self, origin: str, slot: int, now: int) -> RefuseMessage:
+        text = (
+            f"{origin} has signed a record for slot {slot} that its public account does not allow: it does not count."
+        )
+        return self._refuse(now, origin, "above-account", text)
 
     def _object(self, sender: str, key: Key, obstacle: Obstacle | None, now: int) -> list[Instruction]:
         """Refuse a record that is validly signed."""
@@ -526,8 +574,8 @@ class Records:
             case "hops":
                 text = f"{sender} sent a record of {key.origin} that has travelled farther than the network is wide."
                 return [self._refuse(now, sender, "malformed", text)]
-            case "price" | "account":
-                text = f"{key.origin} has signed a record for slot {key.slot} that its public account does not allow."
+            case "price":
+                text = f"{key.origin} has signed a record for slot {key.slot} with a larger epsilon than a sample has."
                 return [self._refuse(now, key.origin, "above-account", text)]
         return []  # void, or its own record of an earlier run, which its state knows
 
@@ -552,6 +600,12 @@ class Records:
     # --------------------------------------------------------------------------------------------------- equivocation
 
     def _take_proof(self, sender: str, proof: Equivocation, now: int) -> list[Instruction]:
+        """Take a proof that a neighbour has sent.
+
+        The proof that is passed on contains the record that was passed on before, if there was one. So a neighbour that
+        has this record checks one signature more; one that has none checks two; and one that has another record of
+        the same slot one, since this record and its own are a proof. Whoever has a proof checks nothing.
+        """
         first, second = _both(proof)
         view = self._view_at(first.slot)
         if view is None or first.slot <= now - self.terms.lag or first.slot > now:
@@ -563,7 +617,10 @@ class Records:
         if key in self._proofs:
             self._known_by(sender).add(("proof", key))
             return []
-        if not (self._signed(sender, view, first) and self._signed(sender, view, second)):
+        held = self._held.get(key)
+        if held is not None:  # its signature is known to be good, and it differs from at least one of the two
+            first, second = held.record, second if same_sample(held.record, first) else first
+        if not self._signed(sender, view, second) or (held is None and not self._signed(sender, view, first)):
             if view is not self.view:
                 return []
             text = f"{sender} sent a proof of equivocation that {key.origin} has not signed."

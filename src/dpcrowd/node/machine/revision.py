@@ -52,8 +52,13 @@ class RecordTerms:
 
     @property
     def most_checks(self) -> int:
-        """How many signatures one neighbour may have this server check per slot."""
-        return 4 * self.expected + 64
+        """How many signatures one neighbour may have this server check per slot.
+
+        An honest neighbour passes on at most one record and one proof of each origin and slot, which are two signatures
+        (`Records`), in at most two messages, each signed as well. The rest is for the messages of slots, for requests
+        to join and for links that come up again.
+        """
+        return 4 * len(self.offsets) * self.lag + 64
 
     @property
     def per_message(self) -> int:

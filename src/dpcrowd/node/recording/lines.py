@@ -28,6 +28,7 @@ from msgspec import field
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.instructions import Instruction, StoredRecord
 from dpcrowd.node.machine.neighbours import Remembered
+from dpcrowd.node.release import Smoothing
 from dpcrowd.privacy.account import Account, Horizon
 from dpcrowd.privacy.clock_jumps import Jump
 from dpcrowd.privacy.network_guarantee import NetworkGuarantee, Slots
@@ -255,6 +256,8 @@ def _plain(value: Any) -> Any:
         return str(value.dtype), value.shape, np.ascontiguousarray(value).tobytes()
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Smoothing):
+        return value.slots()
     raise NotImplementedError(type(value).__name__)
 
 

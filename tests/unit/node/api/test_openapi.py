@@ -124,6 +124,8 @@ def test_regions_of_the_next_revision_are_listed_when_the_node_takes_them() -> N
         ("get", "/v1/quality", READ, None, 200),
         ("get", "/v1/quality", "", None, 401),
         ("get", "/v1/network", ADMIN, None, 200),
+        ("get", "/v1/proofs", ADMIN, None, 200),
+        ("get", "/v1/proofs", READ, None, 403),
         ("get", "/healthz", "", None, 200),
         ("get", "/readyz", "", None, 200),
         ("post", "/v1/admin/reload", ADMIN, b"", 200),

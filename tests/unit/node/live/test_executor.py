@@ -40,8 +40,10 @@ def executor_of(storage: Storage) -> Executor:
 
 
 def linked(node: Lone) -> Lone:
-    """The same, with links to both neighbours."""
+    """The same, with links to both neighbours, which can be reached."""
     node.machine.handle(on.LinksOpened(0, ("server-1", "server-2")))
+    for name in ("server-1", "server-2"):
+        node.machine.handle(on.NeighbourUp(0, name))
     return node
 
 
@@ -202,6 +204,22 @@ def test_a_message_leaves_at_its_moment_and_nobody_waits_for_it(tmp_path: Path) 
                 await desk.give(on.MessageArrived(sends + 1, "server-2", beat(2, 0)))
                 assert desk.executor.last is not None
                 assert (desk.executor.sent, desk.executor.late) == (2, 0)
+
+    asyncio.run(run())
+
+
+def test_what_does_not_leave_is_not_counted(tmp_path: Path) -> None:
+    """A neighbour that was killed gets no message: an operator who compares both sides must find the same numbers."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            async with Desk(storage) as desk:
+                await desk.give(on.NeighbourDown(0, "server-2"))
+                await desk.set(desk.view.sends(0))
+                await desk.give(on.SlotSealed(desk.view.seals(0), 0, None))
+                ((payload, _),) = desk.line.sent
+                assert (desk.executor.sent, desk.executor.sent_by_kind["heartbeat"]) == (1, 1)
+                assert desk.executor.sent_bytes == len(payload)
 
     asyncio.run(run())
 

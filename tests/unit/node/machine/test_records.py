@@ -373,13 +373,19 @@ def test_a_record_that_comes_too_late_is_counted_and_left_out() -> None:
 
 def test_who_samples_too_often_is_refused_by_its_account() -> None:
     """An origin that says something in every slot would count for more than it has paid."""
-    _, node = listening()
+    network, node = listening()
     held = {key.slot for key in records_of(node)._held if key.origin == "server-4"}
     extra = [signed(4, slot) for slot in range(5, 9) if slot not in held]
+    received = records_of(node).received_by["server-0", "server-4"]
     tell(node, extra)
-    kept = {key.slot for key in records_of(node)._held if key.origin == "server-4"}
-    assert len(kept) <= 3
     assert {(one.reason, one.sender) for one in node.refused} == {("above-account", "server-4")}
+    assert len(node.refused) + records_of(node).received_by["server-0", "server-4"] - received == len(extra)
+    network.slot(9, COUNTS[9])
+    counting = node.machine.server.mailbox.counting(9)[:, 4]
+    assert np.count_nonzero(counting) <= 3
+    assert len({bits(one.published[-1].estimate) for one in network.nodes[:4]}) == 1, (
+        "passed on, so that all decide alike"
+    )
 
 
 def test_its_own_records_are_ignored() -> None:
@@ -392,26 +398,52 @@ def test_its_own_records_are_ignored() -> None:
     assert not node.refused
 
 
+def counted_checks(node: Node) -> list[int]:
+    """Whose signatures a node checks from now on, by number."""
+    checks: list[int] = []
+    verify = node.view.verify
+
+    def counted(number: int, *parts: Any) -> bool:
+        checks.append(number)
+        return verify(number, *parts)
+
+    object.__setattr__(node.machine.view, "verify", counted)
+    return checks
+
+
 def test_one_neighbour_can_have_only_so_many_signatures_checked() -> None:
     """A neighbour that floods a node with records must not keep it busy; it is named, and others are still heard."""
     network, node = listening()
     most = terms_of(FACTS).most_checks
+    assert most == 4 * 5 * FACTS.lag + 64, "docs/trust.md names this number"
     forged = [signed(4, 8, by=0, value=value) for value in range(60)]
-    checks = 0
-    verify = node.view.verify
-
-    def counted(number: int, *parts: Any) -> bool:
-        nonlocal checks
-        checks += 1
-        return verify(number, *parts)
-
-    object.__setattr__(node.machine.view, "verify", counted)
+    records_of(node)._checks.clear()
+    checks = counted_checks(node)
     for _ in range(8):
         tell(node, forged)
-    assert checks <= most + 10
+    assert len(checks) == most
     assert ("rate-limited", "server-0") in {(one.reason, one.sender) for one in node.refused}
+    tell(node, [], sender=2)
+    assert len(checks) == most + 1, "of another neighbour"
     network.slot(9, COUNTS[9])
     assert_released(network, simulate(FACTS, COUNTS[:10]))
+
+
+@pytest.mark.parametrize("kind", ["message", "slot", "proof"])
+def test_whatever_a_neighbour_sends_its_signatures_are_counted(kind: str) -> None:
+    """Messages without records, of slots that are over, and proofs cost as much as records do."""
+    _, node = listening()
+    most = terms_of(FACTS).most_checks
+    records_of(node)._checks.clear()
+    checks = counted_checks(node)
+    forged = Equivocation(signed(4, 8, by=0), signed(4, 8, by=0, value=3))
+    for counter in range(most + 20):
+        body = Body(VERSION, DIGEST, 0, 8, 1 if kind == "slot" else 2, counter, {})
+        if kind == "proof":
+            body = msgspec.structs.replace(body, equivocations=(forged,) * 30)
+        node.give(on.MessageArrived(node.view.ends(8) + 1, "server-0", encode(body, fake_sign(0))))
+    assert most - 1 <= len(checks) <= most
+    assert node.refused[-1].reason == "rate-limited"
 
 
 # ------------------------------------------------------------------------------------------------------ equivocation
@@ -492,6 +524,19 @@ def test_the_proof_is_shown_as_it_was_signed() -> None:
     assert len(contents) == 1
     proof = unpack_proof(contents.pop())
     assert {proof.first.signature, proof.second.signature} == {held.signature, other.signature}
+    assert [records_of(node).proofs() for node in network.nodes] == [[("server-4", DIGEST, proof)]] * 5
+
+
+def test_a_proof_is_forgotten_with_its_slot() -> None:
+    """A server that has equivocated once must not be shown as broken for ever, nor its proofs fill the memory."""
+    network, _ = listening()
+    held, _ = equivocate(network)
+    run(network, range(9, held.slot + FACTS.lag))
+    assert records_of(network.nodes[1]).equivocators == {"server-4": held.slot}
+    run(network, range(held.slot + FACTS.lag, held.slot + FACTS.lag + 1))
+    for node in network.nodes:
+        assert records_of(node).equivocators == {}
+        assert records_of(node).proofs() == []
 
 
 # ------------------------------------------------------------------------------------------------------------ storage

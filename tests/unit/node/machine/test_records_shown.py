@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.records import Records
 from dpcrowd.privacy import Guarantee
 from node_support import Network, Node
@@ -54,6 +55,25 @@ def test_every_record_is_counted_once_by_who_brought_it_and_whose_it_is() -> Non
         passed_on = [one for one in node.told if isinstance(one, do.Send) and one.kind == "forward"]
         assert records.forwarded >= len(passed_on) > 0
         assert set(records.forwarded_to) <= {node.view.names[number] for number in RING[node.view.me]}
+
+
+def test_what_is_not_sent_to_a_neighbour_that_is_away_is_not_counted() -> None:
+    """Otherwise a node would seem to forward records to a neighbour that was killed hours ago."""
+    network = play(make_network(FACTS, RING), range(8))
+    node, name = network.nodes[0], "server-1"
+    node.give(on.NeighbourDown(node.view.ends(7), name))
+    network.down = {1}
+    before = records_of(node).forwarded_to[name]
+    play(network, range(8, 14))
+    assert records_of(node).forwarded_to[name] == before
+    assert not [
+        one
+        for one in node.told
+        if isinstance(one, do.Send) and one.kind == "forward" and one.slot > 7 and name in one.to
+    ]
+    node.give(on.NeighbourUp(node.view.ends(13) - 1, name))
+    kept = [one for one in records_of(node).contents() if one.kind == "record" and one.origin != name]
+    assert records_of(node).forwarded_to[name] == before + len(kept), "when it is back it gets everything"
 
 
 def test_heartbeats_are_those_that_a_simulation_predicts() -> None:
@@ -113,10 +133,11 @@ def test_smoothed_slots_are_stored_with_every_release() -> None:
         mine: dict[int, bytes] = {}
         for one in stores(node):
             assert one.smoothed is not None
-            slots = one.smoothed.slots.tolist()
+            smoothed = one.smoothed.slots()
+            slots = smoothed.slots.tolist()
             assert slots == list(range(max(0, one.release.slot - FACTS.lag + 1), one.release.slot + 1))
-            assert bits(one.smoothed.estimate[-1]) == bits(one.release.estimate)
-            mine |= {slot: row.tobytes() for slot, row in zip(slots, one.smoothed.estimate, strict=True)}
+            assert bits(smoothed.estimate[-1]) == bits(one.release.estimate)
+            mine |= {slot: row.tobytes() for slot, row in zip(slots, smoothed.estimate, strict=True)}
         history.append(mine)
     assert all(mine == history[0] for mine in history)
     released = {one.release.slot: one.release.estimate.tobytes() for one in stores(network.nodes[0])}
@@ -134,4 +155,34 @@ def test_slots_before_a_revision_are_final(first: int) -> None:
     for one in stores(network.nodes[1]):
         assert one.smoothed is not None
         last = one.release.slot
-        assert one.smoothed.slots.tolist() == list(range(max(first, last - FACTS.lag + 1), last + 1))
+        assert one.smoothed.slots().slots.tolist() == list(range(max(first, last - FACTS.lag + 1), last + 1))
+
+
+def test_the_history_begins_with_the_first_slot_that_there_is() -> None:
+    """A network that starts long after its epoch showed slots before its start, empty or as later ones suggest."""
+    late = counts_of(FACTS, 112)
+    network = play(make_network(FACTS, RING), range(100, 112), late)
+    node = network.nodes[1]
+    for one in stores(node):
+        assert one.smoothed is not None
+        last = one.release.slot
+        assert one.smoothed.slots().slots.tolist() == list(range(max(100, last - FACTS.lag + 1), last + 1))
+    again = FACTS.server(1)
+    again.restore(node.disk.state or b"")
+    assert bits(again.smoothed().estimate) == bits(node.machine.server.smoothed().estimate)
+    node.restart(node.view.ends(111) + 1, vouched=True)
+    play(network, range(112, 113), counts_of(FACTS, 113))
+    smoothed = stores(node)[-1].smoothed
+    assert smoothed is not None
+    assert smoothed.slots().slots.tolist() == list(range(113 - FACTS.lag, 113)), "a restart changes nothing"
+
+
+def test_what_is_smoothed_is_what_was_known_at_the_release() -> None:
+    """It is computed in another thread, while the machine already goes on with the next slot."""
+    network = play(make_network(FACTS, RING), range(9))
+    release = stores(network.nodes[0])[-1]
+    expected = network.nodes[0].machine.server.smoothed()
+    play(network, range(9, 12))
+    assert release.smoothed is not None
+    assert bits(release.smoothed.slots().estimate) == bits(expected.estimate)
+    assert bits(release.smoothed.slots().variance) == bits(expected.variance)
