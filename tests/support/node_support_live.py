@@ -45,8 +45,11 @@ def write_network(
     regions: list[str],
     guarantee: dict[str, Any],
     scheme: dict[str, Any],
+    slot: str = "2s",
+    grace: str = "200ms",
+    deadline: str = "1500ms",
 ) -> dict[str, Path]:
-    """network.toml, keys and a node.toml for each server, on loopback: slots of two seconds; servers take counts."""
+    """network.toml, keys and a node.toml for each server, on loopback; servers take counts."""
     names = list(shares)
     keys = make_trial(folder / "keys", names, datetime.now(UTC))
     ports = free_ports(2 * len(names))
@@ -56,9 +59,9 @@ def write_network(
             "id": "trial",
             "revision": 1,
             "epoch": rfc3339(epoch_ns),
-            "slot": "2s",
-            "grace": "200ms",
-            "deadline": "1500ms",
+            "slot": slot,
+            "grace": grace,
+            "deadline": deadline,
             "population": 1000,
             "regions": regions,
         },

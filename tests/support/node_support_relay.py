@@ -14,8 +14,9 @@ from dpcrowd.network.graph import Graph
 from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.node.machine.revision import RecordTerms
 from dpcrowd.privacy import Guarantee
-from dpcrowd.schemes.base import Release, run_slot
+from dpcrowd.schemes.base import Plan, Release, run_slot
 from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_state import RelayState
 from node_support import Network, Node, make_view
 from relay_support import KnownNoise
 from relay_support import Network as Facts
@@ -82,11 +83,31 @@ def make_network(facts: Facts, links: Links = RING, *, send_offset_ns: int = 0) 
     return Network([node(number) for number in range(facts.servers)])
 
 
-def simulate(facts: Facts, counts: NDArray[np.int64], links: Links = RING, hops: Any = "all") -> list[Release]:
-    """What the simulator computes of the same counts and noise, with so many hops per slot."""
+class _AsSampled(Relay):
+    """Relay whose servers sample when live ones did, (slots, servers), if `sampled` says so."""
+
+    sampled: NDArray[np.bool_] | None = None
+
+    def plan(self, state: RelayState, slot: int, shares: Any) -> Plan:
+        plan = super().plan(state, slot, shares)
+        return plan if self.sampled is None else replace(plan, due=self.sampled[slot][:, None])
+
+
+def simulate(
+    facts: Facts,
+    counts: NDArray[np.int64],
+    links: Links = RING,
+    hops: Any = "all",
+    sampled: NDArray[np.bool_] | None = None,
+) -> list[Release]:
+    """What the simulator computes of the same counts and noise, with so many hops per slot.
+
+    sampled  (slots, servers): who samples when, instead of the schedule, which moves where a server was away
+    """
     pairs = [(one, other) for one, near in links.items() for other in near if one < other]
     graph = Graph.from_edges(facts.servers, [one for one, _ in pairs], [other for _, other in pairs])
-    scheme = Relay(samples=facts.samples, lag=facts.lag, guard=facts.guard, hops_per_slot=hops, **facts.options)
+    scheme = _AsSampled(samples=facts.samples, lag=facts.lag, guard=facts.guard, hops_per_slot=hops, **facts.options)
+    scheme.sampled = sampled
     state = scheme.start(replace(facts.setting(), servers=facts.servers))
     noise, hearing = KnownNoise(facts.servers, facts.model.regions), replace(one_hop_hearing(graph, 0.0), graph=graph)
     return [
