@@ -89,6 +89,11 @@ _COSTS = {
     "--hops-per-slot", metavar="N|all", help="relay: number of hops that a record travels per slot.  [default: 1]"
 )
 @click.option("--lag", type=int, help="relay: number of slots by which a record may be late.  [default: 16]")
+@click.option(
+    "--groups",
+    metavar="auto|off",
+    help="relay: let small regions share one draw of noise, where that is predicted to help.  [default: off]",
+)
 @options.form
 @click.option("--beta", type=float, help="Step size β of the consensus.  [default: 1/(2(1+max degree))]")
 @click.option("--smoothed", is_flag=True, help="relay: also estimate past slots with the records that came later.")

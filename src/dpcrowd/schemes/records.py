@@ -10,7 +10,7 @@ on its own has a mailbox: the records of the last L slots that it has received, 
   paid (the virtual scheduling algorithm, GCRA), in units of 1/n slot: a record of slot s is allowed if
   n s >= paid_until - (n - 1), since slots are integers, and then paid_until = max(paid_until, n s) + w. An origin that
   names a large epsilon, or samples too often, gains no weight by it,
-- that is not grouped.
+- that joins no regions into groups, unless the network's scheme does.
 
 No record of an origin that respects its account is ever refused, whatever its phase and however often that has moved:
 its k-th sample is due when n t reaches k w + offset, later by less than n, and every delay moves all later samples.
@@ -190,8 +190,13 @@ class Mailbox:
         place, origin = np.nonzero(self.fresh if reach is None else self.fresh & (self.hops < reach))
         return place.astype(np.int64), origin.astype(np.int64)
 
-    def accept(self, message: RecordMessages, now: int, price: int, samples: int, length: int) -> NDArray[np.bool_]:
-        """Return which of the records are new and allowed; these are in the mailbox from now on."""
+    def accept(
+        self, message: RecordMessages, now: int, price: int, samples: int, length: int, *, groups: bool = False
+    ) -> NDArray[np.bool_]:
+        """Return which of the records are new and allowed; these are in the mailbox from now on.
+
+        groups  whether records may join regions into groups
+        """
         accepted = np.zeros(len(message.origin), dtype=np.bool_)
         grouped = (message.groups != ungrouped(message.groups.shape[1])).any(axis=1)
         for row, (origin, slot, nano, hops) in enumerate(
@@ -212,7 +217,7 @@ class Mailbox:
                 place = slot % self.lag
                 if origin == self.number or self.held[place, origin]:
                     continue
-                if grouped[row]:  # no filter fuses sums of several regions yet
+                if grouped[row] and not groups:
                     self.refused[origin] += 1
                     continue
                 self.held[place, origin] = self.fresh[place, origin] = accepted[row] = True

@@ -61,8 +61,8 @@ class RelayState:
     mailbox               the records of a server on its own
     noisy, var, shares    (L, origins, d), (L, origins): the records; a variance of 0: there is none
     groups                (L, origins, d) of the records, as in `RecordMessages`; None: every region of every record is
-                          by itself, as in simulations. They name regions by number: a transfer to other regions would
-                          have to rename them, if grouped records were accepted
+                          by itself, in a simulation without groups
+    own_groups            (N, d) the groups of each server's last record, if servers choose groups (`relay_groups`)
     y, info               (L, N, d) sums of their information; in diagonal form (1, N, d): they are not read again
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
     level, level_var      (L, N, d): the finalised state, predicted for the slot
@@ -114,6 +114,7 @@ class RelayState:
     base_bank: Bank | None = None
     cross: Floats | None = None
     base_cross: Floats | None = None
+    own_groups: Ints | None = None
 
     @property
     def lag(self) -> int:
@@ -138,9 +139,11 @@ class RelayState:
         return self.spread.have[slot % self.lag] if engine == "numba" and isinstance(self.spread, BitSpread) else None
 
     def table(self, slot: int) -> RecordTable:
-        """The records of a slot."""
+        """The records of a slot; their groups, if any of them joins regions."""
         place = slot % self.lag
         groups = None if self.groups is None else self.groups[place]
+        if groups is not None and not (groups[self.var[place] > 0.0] != ungrouped(groups.shape[1])).any():
+            groups = None
         return RecordTable(self.noisy[place], self.var[place], self.shares[place], groups)
 
 
@@ -149,11 +152,14 @@ def servers_per_run(setting: Setting) -> int:
     return setting.servers // setting.runs if setting.peers is None else len(setting.peers.shares)
 
 
-def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, guard: bool) -> RelayState:
+def start_state(
+    setting: Setting, amount: int, lag: int, max_hops: int | None, guard: bool, *, grouped: bool = False
+) -> RelayState:
     """The state before the first slot.
 
     amount    nano-epsilon of one sample
     max_hops  how far records travel; None: to every server
+    grouped   whether servers join small regions into groups
     """
     peers = setting.peers
     receivers, regions, servers = setting.servers, setting.regions, servers_per_run(setting)
@@ -182,7 +188,7 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         spread=spread,
         mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag),
         noisy=np.zeros((lag, origins, regions)),
-        groups=None if peers is None else np.tile(ungrouped(regions), (lag, origins, 1)),
+        groups=np.tile(ungrouped(regions), (lag, origins, 1)) if grouped or peers is not None else None,
         var=np.zeros((lag, origins)),
         shares=np.zeros((lag, origins)) if peers is None else np.tile(peers.shares, (lag, 1)),
         y=np.zeros((sums, receivers, regions)),
@@ -203,6 +209,7 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         suspicious=np.zeros((lag, receivers), dtype=np.bool_),
         links=OneHop(receivers, lag) if peers is None and spread is None else None,
         value_bytes=np.zeros((lag, 2, setting.runs), dtype=np.int64),
+        own_groups=np.tile(ungrouped(regions), (receivers, 1)) if grouped else None,
     )
     if setting.learn and setting.form == "diagonal":
         state.base_bank = start_bank(setting.model, receivers, -1)

@@ -99,6 +99,8 @@ def _with_records(state: RelayState, fresh: RelayState, origins: Places) -> Rela
         setattr(fresh, name, _moved(getattr(state, name), getattr(fresh, name), origins, axis=1))
     if state.groups is not None and fresh.groups is not None:
         fresh.groups = _moved(state.groups, fresh.groups, origins, axis=1)
+    if fresh.own_groups is not None and state.own_groups is not None:
+        fresh.own_groups = state.own_groups
     if state.cross is not None and state.base_cross is not None and fresh.cross is not None:
         assert fresh.base_cross is not None
         fresh.cross = _moved(state.cross, fresh.cross, origins, axis=1)

@@ -75,7 +75,7 @@ class ReachChoice:
 def with_reach(scheme: Relay, reach: Hops) -> Relay:
     """Return the same relay with another reach."""
     hops: Hops = "all" if scheme.rounds is None else scheme.rounds
-    return Relay(scheme.samples, scheme.interval, reach, hops, scheme.lag, scheme.guard)
+    return Relay(scheme.samples, scheme.interval, reach, hops, scheme.lag, scheme.guard, scheme.groups)
 
 
 def reach_choices(facts_of: Callable[[Hops], PublicFacts], samples: int | None = None) -> Iterator[ReachChoice]:
