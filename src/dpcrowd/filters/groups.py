@@ -43,7 +43,7 @@ Divided = tuple[Floats, Floats]
 
 def leads(groups: Ints) -> Floats:
     """Return 1 where a region is the lowest of its group, at which a record has its value, and 0 elsewhere."""
-    return (groups == np.arange(groups.shape[-1])).astype(np.float64)
+    return np.asarray(groups == np.arange(groups.shape[-1]), dtype=np.float64)
 
 
 def spread_values(values: Floats, groups: Ints) -> Floats:
@@ -74,7 +74,7 @@ def group_sizes(groups: Ints) -> Ints:
 
 def same_group(groups: Ints) -> Floats:
     """Return a matrix (d, d) with 1 where two regions are in one group."""
-    return (groups[:, None] == groups[None, :]).astype(np.float64)
+    return np.asarray(groups[:, None] == groups[None, :], dtype=np.float64)
 
 
 def divide_sums(

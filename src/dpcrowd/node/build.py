@@ -77,6 +77,7 @@ def _record_terms(network: NetworkConfig) -> RecordTerms | None:
         least=-noise,
         most=TIMES_POPULATION * network.population * guarantee.sensitivity + noise,
         ends=None if guarantee.kind == "window" else network.guarantee_section.horizon_from_slot + guarantee.length,
+        groups=relay.groups != "off",
     )
 
 

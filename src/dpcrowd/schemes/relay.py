@@ -126,7 +126,7 @@ class Relay(Scheme):
         self.guard = bool(guard)
         if groups not in GROUPS:
             raise unknown_name("groups", groups, GROUPS)
-        if groups != "off":  # an attribute of the object only then: states that were saved without groups are still good
+        if groups != "off":  # only then an attribute of the object: states that were saved before it existed stay good
             self.groups = groups
 
     # ------------------------------------------------------------------------------------------------- schedule

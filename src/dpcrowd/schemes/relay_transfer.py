@@ -64,6 +64,7 @@ def _is_compatible(state: RelayState, fresh: RelayState, places: Places, origins
         and state.lag == fresh.lag
         and bool((state.amount == fresh.amount).all())
         and (state.scores is None) == (fresh.scores is None)
+        and (state.own_groups is None) == (fresh.own_groups is None)
         and _same_model(old, new)
         and _same_partition(old, new)
     )

@@ -181,7 +181,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         return make_scheme(self.method.name, **self._options()) if self.relay is None else self.relay
 
     def _options(self) -> dict[str, Any]:
-        names = ("sampling", "interval", "blocks", "grouping", "split", "samples", "reach", "lag", "guard")
+        names = ("sampling", "interval", "blocks", "grouping", "split", "samples", "reach", "lag", "guard", "groups")
         return {name: getattr(self.method, name) for name in names}
 
     @cached_property
@@ -198,8 +198,9 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         if scheme.samples is not None or scheme.interval is not None:
             return scheme
         return Relay(
-            best_samples(self._public_facts(scheme)), None, options["reach"] or "all", 1, scheme.lag, scheme.guard
-        )
+            best_samples(self._public_facts(scheme)), None, options["reach"] or "all", 1, scheme.lag, scheme.guard,
+            scheme.groups,
+        )  # fmt: skip
 
     def _public_facts(self, scheme: Relay) -> PublicFacts:
         """Return the facts from which the accuracy follows; records arrive in their own slot, if they arrive at all."""

@@ -31,6 +31,7 @@ class RecordTerms:
     moves            whether a missed sample moves the schedule: users are pinned
     ends             the first slot after the network's finite horizon; None: a window
     least, most      no noisy count is outside these, with noise that is rarer than one draw in 10^24
+    groups           whether records may join regions into groups
     """
 
     samples: int
@@ -42,6 +43,7 @@ class RecordTerms:
     least: float
     most: float
     ends: int | None = None
+    groups: bool = False
 
     @property
     def expected(self) -> int:
