@@ -71,6 +71,7 @@ def measure(name: str, data: DataSet, runs: int) -> list[dict[str, Any]]:
                 observation="binomial",
                 burn_in=BURN_IN,
                 keep_estimates=True,
+                nonnegative=True,
             )
             for groups, record in result.records.items():
                 rows.append(
@@ -81,6 +82,7 @@ def measure(name: str, data: DataSet, runs: int) -> list[dict[str, Any]]:
                         "model": knowledge,
                         "groups": groups,
                         "total_error": float(record.total_error.mean()),
+                        "nonnegative_total_error": float(record.nonnegative_total_error.mean()),  # type: ignore[union-attr]
                         "coverage": float(np.nanmean(record.coverage95)),
                         "sum_error": _sum_error(record.estimates, truth),
                     }
@@ -103,12 +105,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     rows = []
-    print(f"{'series':14} {'ε':>4} {'model':6} {'groups':6} {'total':>8} {'coverage':>9} {'sum':>8}")
+    print(f"{'series':14} {'ε':>4} {'model':6} {'groups':6} {'total':>8} {'non-neg.':>8} {'coverage':>9} {'sum':>8}")
     for name in options.series:
         for row in measure(name, loaders[name](), options.runs):
             rows.append(row)
             print(
                 f"{row['series']:14} {row['epsilon']:4} {row['model']:6} {row['groups']:6} {row['total_error']:8.4f} "
+                f"{row['nonnegative_total_error']:8.4f} "
                 f"{row['coverage']:9.3f} {row['sum_error']:8.4f}"
             )
     if options.out is not None:

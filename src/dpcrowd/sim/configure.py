@@ -87,6 +87,7 @@ def configure(
     correlation: float = 1.0,
     keep_estimates: bool = False,
     smoothed: bool = False,
+    nonnegative: bool = False,
     slots: int | None = None,
     regions: Sequence[str] | None = None,
     process_var: object | None = None,
@@ -123,6 +124,7 @@ def configure(
     groups            of relay: "auto" joins small regions into groups that share one draw of noise; default: "off"
     beta              consensus step size; default: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
+    nonnegative       also score the non-negative view of the estimates (`filters.nonnegative`)
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
     tuning            parameters of sampling, budget and grouping, or a file of `dpcrowd tune`, which contains A and Q,
                       too; default: those of the data set
@@ -212,6 +214,7 @@ def configure(
         tuning=_merge_tuning(data.tuning, tuning),
         keep_estimates=keep_estimates,
         smoothed=smoothed,
+        nonnegative=nonnegative,
         fitted=model,
         learn=model is not None if learn is None else learn,
         turnover=_turnover(turnover, users, observation, shares),
