@@ -90,8 +90,18 @@ _COSTS = {
     "--hops-per-slot", metavar="N|all", help="relay: number of hops that a record travels per slot.  [default: 1]"
 )
 @click.option("--lag", type=int, help="relay: number of slots by which a record may be late.  [default: 16]")
+@click.option(
+    "--groups",
+    metavar="auto|off",
+    help="relay: let small regions share one draw of noise, where that is predicted to help.  [default: off]",
+)
 @options.form
 @click.option("--beta", type=float, help="Step size β of the consensus.  [default: 1/(2(1+max degree))]")
+@click.option(
+    "--nonnegative",
+    is_flag=True,
+    help="Also score a view of the estimates without negative numbers, in which the total of the regions stays.",
+)
 @click.option("--smoothed", is_flag=True, help="relay: also estimate past slots with the records that came later.")
 @click.option(
     "--burn-in", default=20, show_default=True, type=int, help="Number of slots at the beginning that are not scored."
@@ -203,6 +213,9 @@ def _print_table(result: Any) -> None:
         smoothed = [row.get("smoothed", {"are": {"mean": None}, "coverage95": None}) for row in rows]
         columns["smoothed ARE"] = [_number(row["are"]["mean"]) for row in smoothed]
         columns["its coverage"] = [_number(row["coverage95"]) for row in smoothed]
+    if any("nonnegative" in row for row in rows):
+        columns["non-negative total error"] = [_number(row["nonnegative"]["total_error"]["mean"]) for row in rows]
+        columns["its MAE"] = [_number(row["nonnegative"]["mae"]["mean"]) for row in rows]
     speeds = [row["server_slots_per_second"] for row in rows]
     columns["M server-slots/s"] = [_number(None if speed is None else speed / 1e6) for speed in speeds]
     print_columns(out, columns)

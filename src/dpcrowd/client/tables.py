@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import DpcrowdError, MissingExtra
+from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.node.api.views import EstimateObject, EstimateRow
 
 __all__ = ["COLUMNS", "Estimates", "from_json", "joined"]
@@ -85,6 +86,21 @@ class Estimates:
         interface: dict[str, Any] = table.__array_interface__
         # As bytes, which numpy keeps alive: an address alone would outlive the array that is created here.
         return {**interface, "data": table.view(np.uint8) if len(table) else b""}
+
+    @property
+    def nonnegative(self) -> NDArray[np.float64]:
+        """Return a view of the estimates, one number per row, without negative ones; NaN as long as nothing is known.
+
+        The total of each slot's rows stays what it was, so ask for all regions. It is for maps and single numbers;
+        sums and averages over slots, or over some regions, are better taken of `estimate`. The same as
+        `estimate_nonnegative` of the API (`?view=nonnegative`), up to rounding.
+        """
+        view = np.full(len(self), np.nan)
+        variance = np.square(self.high - self.low)
+        for slot in np.unique(self.slot):
+            rows = self.slot == slot
+            view[rows] = nonnegative_view(self.estimate[rows], variance[rows])
+        return view
 
     def to_numpy(self) -> NDArray[np.void]:
         """Return a structured array: one record per row."""

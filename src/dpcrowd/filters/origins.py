@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats, Ints
+from dpcrowd.filters.groups import leads
 from dpcrowd.filters.observation import Observation
 from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var, squared_residuals
 from dpcrowd.kernels.engine import Engine, compiled
@@ -83,6 +84,8 @@ class OriginScores:
             table.noisy, table.var, table.by_region, reference.level, reference.level_var, observation == "paper",
             process_var, mean, mean_var, known, rates, _LIMITS, self.score, self.usual, self.suspicious,
         )  # fmt: skip
+        if table.groups is not None:
+            engine = "numpy"  # the compiled loops do not know groups
         if words is not None and (by_bits := compiled(judge_origins_by_bits, engine)) is not None:
             by_bits(words, *facts)
             return
@@ -150,7 +153,8 @@ def start_penalty(
     shape = (receiver_count, int(records.max(initial=0)) + 1)
     total, var = np.full(shape, np.nan), np.zeros(shape)
     total[row, column] = table.noisy[origins].sum(axis=1) / share
-    var[row, column] = variance.sum(axis=1) / (share * share)
+    once = variance if table.groups is None else variance * leads(table.groups[origins])
+    var[row, column] = once.sum(axis=1) / (share * share)
     with np.errstate(invalid="ignore"):
         total[(total < 0) & (np.square(total) > limit * var)] = np.inf  # no crowd is negative
         number = records[:, None]

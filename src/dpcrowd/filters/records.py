@@ -6,10 +6,12 @@ receiver derives everything else itself:
     R = alpha V + Var(counts given r)                   as in `observation`, at the receiver's reference level
     y = sum over the records of H z / R                 Y = sum over the records of H^2 / R
 
-in ascending order of the origins, so that servers with the same records have the same bits.
+in ascending order of the origins, so that servers with the same records have the same bits. Where a record joins
+regions into groups, z, r, V and R are those of the group's sum (`groups`).
 
 Guard. With a prior (mean, variance) for the slot a record of region k has the innovation n = z - H mean, whose
-variance is R + H^2 variance; v_k = n^2 over that is 1 on average, and a record's v is the mean over its regions. Let s
+variance is R + H^2 variance; v_k = n^2 over that is 1 on average, and a record's v is the mean over its regions (each
+group counts once, and its members have its v_k). Let s
 be the lower quartile of v over the slot's records, at least 1; if there are fewer than five, the records before them
 count as well. Where the records agree that the prior is off, it is: its variance is multiplied by s, and v_k is
 compared with limit s. Where v_k is larger, R is multiplied by v_k / (limit s): the farther off a record is, the less it
@@ -33,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats, Ints
+from dpcrowd.filters.groups import divide_sums, leads, over_members, same_group, spread_values
 from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.kernels.engine import Engine, compiled
@@ -45,6 +48,7 @@ __all__ = [
     "RecordSums",
     "RecordTable",
     "Reference",
+    "Split",
     "held_pairs",
     "pair_var",
     "record_sums",
@@ -62,8 +66,7 @@ class RecordTable:
     noisy   (O, d)
     var     (O,) alpha times the variance of the noise; 0: there is no record
     shares  (O,), or (O, d) where they differ by region
-    groups  (O, d) the lowest region of each region's group, or None if every region is by itself. No sum over records
-            looks at it yet: a record with groups must not get this far
+    groups  (O, d) the lowest region of each region's group; None: every region of every record is by itself
     """
 
     noisy: Floats
@@ -86,6 +89,30 @@ class RecordTable:
             total = total + self.shares[:, k]
         return np.asarray(total / self.shares.shape[1])
 
+    def values(self, origins: NDArray[np.integer]) -> Floats:
+        """Return the noisy counts of records, (n, d), each group's sum at all of its members."""
+        noisy = self.noisy[origins]
+        return noisy if self.groups is None else spread_values(noisy, self.groups[origins])
+
+    def totals(self, values: Floats, origins: NDArray[np.integer]) -> Floats:
+        """Return values of regions (n, d) as these records measure them: summed over the members of each group."""
+        return values if self.groups is None else over_members(values, self.groups[origins])
+
+
+@dataclass(frozen=True)
+class Split:
+    """By what the sums of groups are divided among their regions: what N receivers expect of a slot.
+
+    prior, prior_var  (N, d)
+    doubtful          a scale s above this multiplies the variances
+    bounded           whether nothing is known of how the regions of a group differ; see `groups`
+    """
+
+    prior: Floats
+    prior_var: Floats
+    doubtful: float
+    bounded: bool
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -97,6 +124,7 @@ class Reference:
     limit              of v
     recent             (N, POOL) v of the last records before this slot, oldest first; NaN: none
     penalised          (N,) which receivers have a factor above 1; the rows of the others are not looked at
+    split              needed where records join regions into groups
     """
 
     level: Floats
@@ -107,6 +135,7 @@ class Reference:
     limit: float = np.inf
     recent: Floats | None = None
     penalised: NDArray[np.bool_] | None = None
+    split: Split | None = None
 
 
 @dataclass(frozen=True)
@@ -116,12 +145,15 @@ class RecordSums:
     y, info  (N, d) y and Y
     recent   (N, POOL) as in `Reference`, after this slot; with a guard
     scale    (N,) s, with a guard
+    full     (N, d, d) Y with full covariances, if they are asked for and any record joins regions into groups; y is
+             then not divided among the regions of a group
     """
 
     y: Floats
     info: Floats
     recent: Floats
     scale: Floats
+    full: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -158,10 +190,11 @@ def record_sums(
     """Sum up the records that the receivers in `active` (N,) have, and update their posteriors, if any are given.
 
     Row i of (indptr, indices) lists the origins whose records receiver i may have. The compiled loop takes them as bits
-    instead, if there are any: (N, words), a bit per origin of the receiver's run.
+    instead, if there are any: (N, words), a bit per origin of the receiver's run. It does not know groups: a slot with
+    any is summed in array operations.
     """
     guarded = reference.prior is not None
-    if (loop := compiled(sum_records, engine)) is not None:
+    if table.groups is None and (loop := compiled(sum_records, engine)) is not None:
         penalty, penalised = reference.penalty, reference.penalised
         if penalty is None:
             penalty, penalised = np.ones((1, 1)), np.zeros(len(active), dtype=np.bool_)
@@ -195,8 +228,12 @@ def record_sums(
     if penalties is not None:
         variance = variance * penalties[:, None]
     weight = share / variance
-    out.y[active] = _add_up(rows, weight * table.noisy[origins], count)[active]
-    out.info[active] = _add_up(rows, weight * share, count)[active]
+    vectors, matrices = weight * table.values(origins), weight * share
+    if table.groups is None:
+        out.y[active] = _add_up(rows, vectors, count)[active]
+        out.info[active] = _add_up(rows, matrices, count)[active]
+    else:
+        _add_up_groups(rows, table.groups[origins], (vectors, matrices), reference, active, out)
     if posterior is not None:
         doubt = np.where(guarded & (out.scale > posterior.doubtful), out.scale, 1.0)[:, None]
         mean, var = update(posterior.prior, posterior.prior_var * doubt, out.y, out.info)
@@ -238,9 +275,12 @@ def pair_var(
     share = table.by_region[origins]
     if observation == "paper":
         spread = share * share * process_var
+        if table.groups is not None:
+            spread = table.totals(np.broadcast_to(spread, (len(rows), table.noisy.shape[1])), origins)
     else:  # where the level is unknown, the record itself says how many there may be
-        is_known = np.isfinite(reference.level_var[rows])
-        expected = np.where(is_known, reference.level[rows], table.noisy[origins] / share)
+        is_known = np.isfinite(table.totals(reference.level_var[rows], origins))
+        level = table.totals(reference.level[rows], origins)
+        expected = np.where(is_known, level, table.values(origins) / share)
         spread = share * (1.0 - share) * np.maximum(expected, 1.0)
     return np.asarray(table.var[origins][:, None] + np.maximum(spread, ROUNDING))
 
@@ -261,12 +301,14 @@ def squared_residuals(
     Returns the squares (pairs, d), each 1 on average for an honest origin, and their means over the regions (pairs,).
     """
     share = table.by_region[origins]
-    residual = table.noisy[origins] - share * mean[rows]
-    squared = residual * residual / (variance + share * share * mean_var[rows])
+    residual = table.values(origins) - share * table.totals(mean[rows], origins)
+    squared = residual * residual / (variance + share * share * table.totals(mean_var[rows], origins))
+    once = squared if table.groups is None else squared * leads(table.groups[origins])
     total = np.zeros(len(rows))
     for k in range(squared.shape[1]):  # one after the other, as the compiled loop does
-        total = total + squared[:, k]
-    return squared, total / squared.shape[1]
+        total = total + once[:, k]
+    number = squared.shape[1] if table.groups is None else leads(table.groups[origins]).sum(axis=1)
+    return squared, total / number
 
 
 def _guard(
@@ -300,7 +342,7 @@ def _guard(
             sides = np.where(recent[row] > reference.limit, 0.0, 2.0 * reference.limit)
             recent[row] = np.where(np.isnan(recent[row]), np.nan, sides)
     ratio = squared / (reference.limit * scale[rows][:, None])
-    below = np.minimum(table.noisy[origins], 0.0)
+    below = np.minimum(table.values(origins), 0.0)
     ratio = np.maximum(ratio, below * below / (reference.limit * table.var[origins][:, None]))
     return np.where(ratio > 1.0, ratio, 1.0), recent, scale
 
@@ -324,3 +366,38 @@ def _add_up(rows: NDArray[np.integer], values: Floats, count: int) -> Floats:
     """Return the sums of the rows of `values` by `rows`, which ascend; one addition after the other."""
     columns = [np.bincount(rows, weights=values[:, k], minlength=count) for k in range(values.shape[1])]
     return np.stack(columns, axis=1).astype(np.float64, copy=False)
+
+
+def _add_up_groups(
+    rows: NDArray[np.integer],
+    groups: Ints,
+    information: tuple[Floats, Floats],
+    reference: Reference,
+    active: NDArray[np.bool_],
+    out: RecordSums,
+) -> None:
+    """Sum up records, some of which join regions into groups; receivers that are not `active` have none of them.
+
+    groups       (pairs, d)
+    information  (pairs, d) H z/R and H^2/R of each record, a group's at all of its members
+    """
+    assert reference.split is not None
+    split, full = reference.split, out.full
+    out.y[active], out.info[active] = 0.0, 0.0
+    if full is not None:
+        full[active] = 0.0
+    doubt = np.where(out.scale > split.doubtful, out.scale, 1.0)[:, None] if reference.prior is not None else 1.0
+    mean, var = split.prior.copy(), split.prior_var * doubt
+    patterns, which = np.unique(groups, axis=0, return_inverse=True)
+    for number in range(len(patterns) - 1, -1, -1):  # regions by themselves come first
+        here = np.flatnonzero(which.ravel() == number)
+        receivers, row = np.unique(rows[here], return_inverse=True)
+        y, info = (_add_up(row.ravel(), part[here], len(receivers)) for part in information)
+        if full is not None:
+            out.y[receivers] += y
+            full[receivers] += info[:, :, None] * same_group(patterns[number])
+            continue
+        y, info = divide_sums(y, info, patterns[number], mean[receivers], var[receivers], bounded=split.bounded)
+        out.y[receivers] += y
+        out.info[receivers] += info
+        mean[receivers], var[receivers] = update(mean[receivers], var[receivers], y, info)

@@ -82,6 +82,7 @@ def _record_terms(network: NetworkConfig) -> RecordTerms | None:
         most=TIMES_POPULATION * network.population * guarantee.sensitivity + noise,
         ends=None if guarantee.kind == "window" else network.guarantee_section.horizon_from_slot + guarantee.length,
         shares=tuple(server.counted_share for server in network.servers),
+        groups=relay.groups != "off",
     )
 
 

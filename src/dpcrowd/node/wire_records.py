@@ -50,6 +50,7 @@ MOST_BESIDES = 150
 _RECORD = b"dpcrowd record 2"
 _LARGEST = 1 << 53
 _MOST_VARINT_BYTES = 8
+_MOST_GROUP_BYTES = 3  # of how far before a region the lowest of its group is
 _SIGNATURE = 64
 
 
@@ -112,10 +113,24 @@ def unpack_proof(stored: bytes) -> Equivocation:
 
 
 def sign_record(
-    noisy: Floats, *, digest: bytes, origin: int, slot: int, nano: int, sign: Callable[..., bytes]
+    noisy: Floats,
+    *,
+    digest: bytes,
+    origin: int,
+    slot: int,
+    nano: int,
+    sign: Callable[..., bytes],
+    groups: Ints | None = None,
 ) -> SignedRecord:
-    """Return the own sample of a slot, (d,) integers, as a signed record."""
-    record = SignedRecord(origin, slot, 0, nano, None, pack_integers(noisy.astype(np.int64)), b"")
+    """Return the own sample of a slot, (d,) integers, as a signed record.
+
+    groups  (d,) the lowest region of each region's group, at which `noisy` has the group's sum; None: no groups
+    """
+    own = np.arange(len(noisy), dtype=np.int64)
+    packed = None
+    if groups is not None and (groups != own).any():
+        packed, noisy = _pack_unsigned(own - groups), noisy[groups == own]
+    record = SignedRecord(origin, slot, 0, nano, packed, pack_integers(noisy.astype(np.int64)), b"")
     return msgspec.structs.replace(record, signature=sign(*signed_parts(record, digest)))
 
 
@@ -157,7 +172,7 @@ def read_values(record: SignedRecord, regions: int) -> RecordValues:
 
 def most_record_bytes(regions: int) -> int:
     """Return an upper bound on the bytes of a record."""
-    return MOST_BESIDES + _MOST_VARINT_BYTES * regions
+    return MOST_BESIDES + (_MOST_VARINT_BYTES + _MOST_GROUP_BYTES) * regions
 
 
 # ------------------------------------------------------------------------------------------------------------- varints
@@ -167,8 +182,11 @@ def pack_integers(values: Ints) -> bytes:
     """Return integers of at most 2^53 as zigzag varints."""
     if (np.abs(values) > _LARGEST).any():
         raise BadInput(f"a record holds integers of at most 2^53; given {int(np.abs(values).max())}.")
-    zigzag = ((values << 1) ^ (values >> 63)).astype(np.uint64)
-    septets = zigzag[:, None] >> (7 * np.arange(_MOST_VARINT_BYTES, dtype=np.uint64))
+    return _pack_unsigned((values << 1) ^ (values >> 63))
+
+
+def _pack_unsigned(values: Ints) -> bytes:
+    septets = values.astype(np.uint64)[:, None] >> (7 * np.arange(_MOST_VARINT_BYTES, dtype=np.uint64))
     used = septets > 0
     used[:, 0] = True
     more = np.zeros_like(used)

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.calibration import normalised_innovations
+from dpcrowd.filters.groups import leads
 from dpcrowd.filters.records import Reference, pair_var
 from dpcrowd.schemes.base import Plan
 from dpcrowd.schemes.messages import InfoMessages
@@ -34,6 +35,7 @@ def record_innovations(state: RelayState) -> Floats:
 
     A record of slot s is compared with the prior of slot s, which rests on records of earlier slots only. Records of
     servers that are suspected are left out: they say something about those servers, and count less in the estimate.
+    The sum of a group has one innovation, at its lowest region.
     """
     mailbox = state.mailbox
     assert mailbox is not None
@@ -54,6 +56,10 @@ def record_innovations(state: RelayState) -> Floats:
         )
         share = table.by_region[origins]
         prior, prior_var = prior_of(state, slot)
-        info_vec, info_mat = share * table.noisy[origins] / variance, share * share / variance
-        values.append(normalised_innovations(info_vec, info_mat, prior[0], prior_var[0]))
+        info_vec, info_mat = share * table.values(origins) / variance, share * share / variance
+        expected, expected_var = (table.totals(part[rows], origins) for part in (prior, prior_var))
+        each = normalised_innovations(info_vec, info_mat, expected, expected_var)
+        if table.groups is not None:  # the sum of a group is one measurement
+            each = np.where(leads(table.groups[origins]) > 0.0, each, np.nan)
+        values.append(each)
     return np.concatenate(values)

@@ -6,7 +6,7 @@ on its own has a mailbox: the records of the last L slots that it has received, 
 - that is not older than the lag; older ones are counted as too late,
 - that it does not have yet: two records of one origin and slot are the same record,
 - whose epsilon is not above the public price of a sample: an origin that names a large epsilon gains no weight by it,
-- that is not grouped.
+- that joins no regions into groups, unless the network's scheme does.
 
 Which of the accepted records count is decided by the public account of their origin. With n samples per w slots, evenly
 spread, any w slots hold at most n. The account is the moment until which an origin's records have paid (the virtual
@@ -205,11 +205,15 @@ class Mailbox:
         place, origin = np.nonzero(self.fresh if reach is None else self.fresh & (self.hops < reach))
         return place.astype(np.int64), origin.astype(np.int64)
 
-    def accept(self, message: RecordMessages, now: int, price: int) -> NDArray[np.bool_]:
+    def accept(
+        self, message: RecordMessages, now: int, price: int, *, groups: bool = False
+    ) -> NDArray[np.bool_]:
         """Return which of the records are new and acceptable; these are in the mailbox from now on.
 
         Whether they count is another question (`counting`). Those that their origin's account does not allow are
         counted as refused.
+
+        groups  whether records may join regions into groups
         """
         above = self._above_account(now)
         accepted = np.zeros(len(message.origin), dtype=np.bool_)
@@ -232,7 +236,7 @@ class Mailbox:
                 place = slot % self.lag
                 if origin == self.number or self.held[place, origin]:
                     continue
-                if grouped[row]:  # no filter fuses sums of several regions yet
+                if grouped[row] and not groups:
                     self.refused[origin] += 1
                     continue
                 self.held[place, origin] = self.fresh[place, origin] = accepted[row] = True

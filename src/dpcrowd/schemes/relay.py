@@ -23,15 +23,15 @@ or come back, in the same slot stays staggered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.network.spread import Traffic, one_hop_holdings, record_totals
 from dpcrowd.privacy import Guarantee, Noise, noise_var
@@ -42,10 +42,11 @@ from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
 from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
 from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, expected_level, skip_slots
+from dpcrowd.schemes.relay_groups import choose_groups
 from dpcrowd.schemes.relay_join import FinalisedState, begin_from
 from dpcrowd.schemes.relay_state import GIVEN_UP, RelayState, start_state
 
-__all__ = ["AUDIENCE_OF_RECORDS", "Relay", "RelayState", "schedule_offsets"]
+__all__ = ["AUDIENCE_OF_RECORDS", "GROUPS", "Groups", "Relay", "RelayState", "schedule_offsets"]
 
 AUDIENCE_OF_RECORDS = (
     "The audience of a record is the complete network: whatever the reach, any server that receives a record can read "
@@ -54,6 +55,10 @@ AUDIENCE_OF_RECORDS = (
 """A sentence of the promise."""
 
 Hops = int | Literal["all"]
+
+Groups = Literal["auto", "off"]
+GROUPS: tuple[Groups, ...] = ("auto", "off")
+"""Whether servers join small regions into groups."""
 
 _LEAST_VAR = 1e-12
 
@@ -85,6 +90,7 @@ class Relay(Scheme):
     hops_per_slot  K, in a simulation: 1, 2, ... or "all": every record reaches everybody in its own slot
     lag            L: how many slots a record may be late
     guard          whether records that are far off count less
+    groups         "auto": small regions share one draw of noise (`relay_groups`); "off": every region has its own
     """
 
     name = "relay"
@@ -98,6 +104,7 @@ class Relay(Scheme):
     reach = "relay"
     live = True
     may_skip = True
+    groups: Groups = "off"
 
     def __init__(
         self,
@@ -107,6 +114,7 @@ class Relay(Scheme):
         hops_per_slot: Hops = 1,
         lag: int = 16,
         guard: bool = True,
+        groups: Groups = "off",
     ) -> None:
         if samples is not None and interval is not None:
             raise BadInput(f"give samples or an interval, not both; given {samples} and {interval}.")
@@ -116,6 +124,10 @@ class Relay(Scheme):
         self.rounds = None if hops_per_slot == "all" else _positive_integer("hops_per_slot", hops_per_slot, ' or "all"')
         self.lag = _positive_integer("lag", lag)
         self.guard = bool(guard)
+        if groups not in GROUPS:
+            raise unknown_name("groups", groups, GROUPS)
+        if groups != "off":  # only then an attribute of the object: states that were saved before it existed stay good
+            self.groups = groups
 
     # ------------------------------------------------------------------------------------------------- schedule
 
@@ -144,15 +156,20 @@ class Relay(Scheme):
         _check_phases(setting)
         samples = self.samples_in(setting)
         amount = per_sample(setting.need_guarantee().total, samples)
-        return start_state(setting, amount, samples, self.lag, self.max_hops, self.guard)
+        grouped = self.groups == "auto"
+        return start_state(setting, amount, samples, self.lag, self.max_hops, self.guard, grouped=grouped)
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
         shift, waiting = self._moved(state, slot)
         scheduled = self._scheduled(state, slot, shift)
         due = scheduled & (state.ledger.remaining(slot) >= state.amount)
+        pivot = None
+        if self.groups == "auto" and due.any():
+            pivot = choose_groups(state, slot, shares, due[:, 0], self.samples_in(state.setting))
         return RelayPlan(
-            slot, shares, due, state.amount, state.amount_var, shift=shift, waiting=waiting, scheduled=scheduled
-        )
+            slot, shares, due, state.amount, state.amount_var, pivot=pivot, shift=shift, waiting=waiting,
+            scheduled=scheduled,
+        )  # fmt: skip
 
     def _moved(self, state: RelayState, slot: int) -> tuple[Ints, Ints]:
         """Return shift and waiting of `RelayState` when a slot begins, skipped slots included."""
@@ -184,7 +201,12 @@ class Relay(Scheme):
         return samples_due(slot - shift, self.samples_in(setting), length, offsets)
 
     def perturb(self, state: RelayState, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
-        return perturb_counts(state.ledger, plan, counts, noise, state.setting.need_guarantee().sensitivity)
+        reading = perturb_counts(state.ledger, plan, counts, noise, state.setting.need_guarantee().sensitivity)
+        if reading.group_noisy is None:
+            return reading
+        return replace(
+            reading, noisy=reading.group_noisy, noise_var=plan.noise_var, group_noisy=None, group_var=None
+        )  # a record has the sums of groups, and nothing of their members
 
     def message(self, state: RelayState, plan: Plan, reading: Reading) -> Messages:
         """Return the server's own record and those that it has received in the slot before and passes on."""
@@ -201,13 +223,15 @@ class Relay(Scheme):
             own = np.array([mailbox.number]), np.array([plan.slot]), reading.charge[0], np.ones(1, dtype=np.int64)
             rows = [np.concatenate([one, column]) for one, column in zip(own, rows, strict=True)]
             noisy = np.concatenate([reading.noisy, noisy])
-            groups = np.concatenate([ungrouped(noisy.shape[1])[None], groups])
+            groups = np.concatenate([_own_groups(plan, noisy.shape[1]), groups])
         return RecordMessages.of(rows[0], rows[1], rows[2], rows[3], noisy, groups)
 
     # ----------------------------------------------------------------------------------------------------- fuse
 
     def fuse(self, state: RelayState, plan: Plan, reading: Reading, messages: Messages, hearing: Hearing) -> None:
         slot, sampled = plan.slot, reading.charge > 0
+        if state.own_groups is not None and plan.pivot is not None:
+            state.own_groups = np.where(sampled, plan.pivot, state.own_groups)
         state.shift, state.waiting = self._moved_after(state, plan, sampled)
         skip_slots(state, slot, self.guard, hearing.engine)
         begin_slot(state, slot, hearing.engine)
@@ -242,6 +266,8 @@ class Relay(Scheme):
         assert graph is not None
         speaks = reading.charge[:, 0] > 0
         state.noisy[place] = reading.noisy
+        if plan.pivot is not None:
+            state.put_groups(np.full(len(plan.pivot), place), np.arange(len(plan.pivot)), plan.pivot)
         np.multiply(speaks, self._record_var(state, plan.noise_var[:, 0]), out=state.var[place])
         self._put_shares(state, place, plan.shares)
         totals = record_totals(reading.noisy, speaks, graph.degree, state.setting.runs, hearing.engine)
@@ -278,7 +304,7 @@ class Relay(Scheme):
         assert mailbox is not None
         if reading.charge.any():
             mailbox.put_own(slot, int(reading.charge.max()))
-            own = ungrouped(setting.regions)[None]
+            own = _own_groups(plan, setting.regions)
             self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy, own)
         return np.array([self._accept(state, slot, messages)])
 
@@ -290,7 +316,7 @@ class Relay(Scheme):
         for number, of in zip(messages.origin[messages.nano == 0], messages.slot[messages.nano == 0], strict=True):
             if mailbox.cancel(int(number), int(of), slot):
                 state.noisy[of % self.lag, number], state.var[of % self.lag, number] = 0.0, 0.0
-        accepted = mailbox.accept(messages, slot, int(state.amount.max()))
+        accepted = mailbox.accept(messages, slot, int(state.amount.max()), groups=self.groups != "off")
         if accepted.any():
             slots, origins, groups = messages.slot[accepted], messages.origin[accepted], messages.groups[accepted]
             self._write(state, slots, origins, messages.nano[accepted], messages.noisy[accepted], groups)
@@ -398,6 +424,11 @@ def schedule_offsets(phases: Callable[[int], Ints], guarantee: Guarantee, sample
         return None
     interval = -(-guarantee.length // samples)
     return phases(interval) * guarantee.length // interval
+
+
+def _own_groups(plan: Plan, regions: int) -> Ints:
+    """Return the groups of the record that a server on its own makes, (1, d)."""
+    return ungrouped(regions)[None] if plan.pivot is None else plan.pivot
 
 
 def _check_phases(setting: Setting) -> None:

@@ -2,6 +2,8 @@
 
 Everything is a function of the set of records, summed in order of their origins: servers with the same records have
 the same memory of deviations, whichever arrived late.
+
+Regions that a record of the slot joins into groups are fused as if deviations were fresh: see `_without_deviations`.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.filters.groups import over_members
+from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING
 from dpcrowd.filters.persistence import PersistentRecords, are_partitioned, fuse_persistent, ordered_sum
 from dpcrowd.filters.records import Reference, held_pairs
@@ -34,11 +38,41 @@ def fuse_deviations(
     rows = np.flatnonzero(active)
     mean, var = prior[0].copy(), prior[1].copy()
     carried = before[:, rows] * (state.setting.model.diagonal_transition * (1.0 - state.setting.turnover))
+    before_fusing = carried
     records = _records(state, slot, active, rows, prior, reference, engine)
     if records is not None:
         mean[rows], var[rows], carried = fuse_persistent(prior[0][rows], prior[1][rows], carried, records)
+    if state.table(slot).groups is not None:
+        joined = _joined(state, slot, active, engine)[rows]
+        alone = _without_deviations(state, slot, rows, prior)
+        mean[rows], var[rows] = (np.where(joined, *pair) for pair in zip(alone, (mean[rows], var[rows]), strict=True))
+        with np.errstate(invalid="ignore"):
+            kept = np.where(joined & np.isfinite(prior[1][rows]), alone[1] / prior[1][rows], 1.0)
+        carried = np.where(joined, before_fusing * kept, carried)
     state.cross[slot % depth][:, rows] = carried
     return mean, var
+
+
+def _joined(state: RelayState, slot: int, active: Bools, engine: Engine) -> Bools:
+    """Return which regions a record that a receiver has of this slot joins with others, (N, d)."""
+    table, holdings = state.table(slot), state.holdings(slot, engine, active)
+    assert table.groups is not None
+    receivers, origins = held_pairs(holdings.indptr, holdings.indices, table)
+    groups = table.groups[origins]
+    joined = np.zeros(state.level.shape[1:], dtype=np.bool_)
+    np.logical_or.at(joined, receivers, over_members(np.ones(groups.shape), groups) > 1.0)
+    return joined
+
+
+def _without_deviations(
+    state: RelayState, slot: int, rows: Ints, prior: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """Return means and variances of a slot as if deviations were fresh, of the receivers in `rows`.
+
+    Regions are joined where counts are small beside the noise, and so are the deviations of counts.
+    """
+    sums = state.y[slot % len(state.y)][rows], state.info[slot % len(state.info)][rows]
+    return update(prior[0][rows], prior[1][rows], *sums)
 
 
 def equivalent_sums(prior: tuple[Floats, Floats], posterior: tuple[Floats, Floats]) -> tuple[Floats, Floats]:

@@ -19,7 +19,7 @@ from dpcrowd.filters import predict, predict_matrix, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.learning import beliefs_of, combined, predict_bank, update_bank
 from dpcrowd.filters.origins import start_penalty
-from dpcrowd.filters.records import Posterior, RecordSums, Reference, record_sums
+from dpcrowd.filters.records import Posterior, RecordSums, Reference, Split, record_sums
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.records import ungrouped
@@ -151,7 +151,7 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     else:
         prior, prior_var = predict(mean, var, model, slot)
     if state.cross is not None:
-        reference = _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine)
+        reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
         doubted = prior_var * np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
         mean, var = fuse_deviations(state, slot, active, (prior, doubted), reference, engine)
         state.mean[place][active], state.mean_var[place][active] = mean[active], var[active]
@@ -159,15 +159,18 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
         return
     if not matrix:
         posterior = Posterior(prior, prior_var, state.mean[place], state.mean_var[place], state.known[place], OFF)
-        _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine, posterior)
+        _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine, posterior)
         return
     spread = np.where(known[:, None], diagonal(prior_var), np.inf)
-    _sum(state, slot, active, known, (prior, spread, recent) if guard else None, engine)
-    doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None, None]
     full = np.zeros((*state.info[place].shape, state.info.shape[2]))
-    diagonal(full)[:] = state.info[place]
-    state.mean[place], state.mean_var[place], state.known[place] = update_matrix(
-        prior, prior_var * doubt, known, state.y[place], full
+    _sum(state, slot, active, known, (prior, spread), recent if guard else None, engine, full=full)
+    doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None, None]
+    rows = active  # of the others, no sum over groups is kept: their posteriors stay
+    if state.table(slot).groups is None:
+        rows = np.ones_like(active)
+        diagonal(full)[:] = state.info[place]
+    state.mean[place][rows], state.mean_var[place][rows], state.known[place][rows] = update_matrix(
+        prior[rows], (prior_var * doubt)[rows], known[rows], state.y[place][rows], full[rows]
     )
 
 
@@ -184,7 +187,7 @@ def _filter_bank(
     priors = predict_bank(bank, model, beliefs, slot)
     prior, prior_var = combined(priors)
     known, recent = before
-    reference = _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine)
+    reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
     doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
     if state.cross is not None:
         doubted = prior, prior_var * doubt
@@ -201,23 +204,30 @@ def _sum(
     slot: int,
     active: Bools,
     known: Bools,
-    guard: tuple[Floats, Floats, Floats] | None,
+    priors: tuple[Floats, Floats],
+    recent: Floats | None,
     engine: Engine,
     posterior: Posterior | None = None,
+    full: Floats | None = None,
 ) -> Reference:
     """Sum the information of a slot's records for the servers that are `active`, and update their posteriors, if given.
 
     Returns what the records were compared with.
 
-    known  which servers knew anything before this slot
-    guard  means and variances of the prior, and `recent`, with which the guard compares; None: no guard
+    known   which servers knew anything before this slot
+    priors  means and variances
+    recent  with which, and with the priors, the guard compares; None: no guard
+    full    receives the matrices of records that join regions into groups, with full covariances
     """
     place, setting, table = slot % state.lag, state.setting, state.table(slot)
+    split = None
+    if table.groups is not None:  # no compiled loop knows groups
+        engine, split = "numpy", Split(*priors, OFF, setting.model.course is None)
     words = state.words(slot, engine)
     held = state.holdings(slot, engine, active) if words is None else _IN_WORDS
-    reference = Reference(state.level[place], state.level_var[place])
-    if guard is not None:
-        prior, prior_var, recent = guard
+    reference = Reference(state.level[place], state.level_var[place], split=split)
+    if recent is not None:
+        prior, prior_var = priors
         penalised = state.suspicious[place]
         penalty = state.penalty[place] if penalised.any() else None
         if state.scores is not None and not known.all() and (beginners := active & ~known).any():
@@ -232,12 +242,12 @@ def _sum(
                 penalty[rows, origins] = factors
                 penalised[rows] = True
         reference = Reference(
-            state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent, penalised
+            state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent, penalised, split
         )
     y, info = state.y[slot % len(state.y)], state.info[slot % len(state.info)]
     record_sums(
         held.indptr, held.indices, table, reference, setting.observation, setting.model.one_step_var, state.servers,
-        engine, RecordSums(y, info, state.recent[place], state.scale[place]), active, posterior, words,
+        engine, RecordSums(y, info, state.recent[place], state.scale[place], full), active, posterior, words,
     )  # fmt: skip
     return reference
 
@@ -247,7 +257,9 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
     place, setting = slot % state.lag, state.setting
     if slot >= state.lag:
         if state.scores is not None:
-            words, table = state.words(slot - state.lag, engine), state.table(slot - state.lag)
+            table = state.table(slot - state.lag)
+            engine = engine if table.groups is None else "numpy"  # no compiled loop knows groups
+            words = state.words(slot - state.lag, engine)
             held = state.holdings(slot - state.lag, engine) if words is None else _IN_WORDS
             mean_var = state.mean_var[place]
             spread = diagonal(mean_var) if setting.form == "matrix" else mean_var

@@ -62,8 +62,8 @@ class RelayState:
     noisy, var, shares    (L, origins, d), (L, origins), (L, origins): the records; a variance of 0: there is none.
                           Shares that differ by region are (L, origins, d)
     groups                (L, origins, d) of the records, as in `RecordMessages`; None: every region of every record is
-                          by itself, and nothing is kept or stored of it. They name regions by number: a transfer to
-                          other regions would have to rename them, if grouped records were accepted
+                          by itself, and nothing is kept or stored of it. They name regions by number
+    own_groups            (N, d) the groups of each server's last record, if servers choose groups (`relay_groups`)
     y, info               (L, N, d) sums of their information; in diagonal form (1, N, d): they are not read again
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
     level, level_var      (L, N, d): the finalised state, predicted for the slot
@@ -115,6 +115,7 @@ class RelayState:
     base_bank: Bank | None = None
     cross: Floats | None = None
     base_cross: Floats | None = None
+    own_groups: Ints | None = None
 
     @property
     def lag(self) -> int:
@@ -167,9 +168,11 @@ class RelayState:
             self.groups = saved.copy()
 
     def table(self, slot: int) -> RecordTable:
-        """The records of a slot."""
+        """The records of a slot; their groups, if any of them joins regions."""
         place = slot % self.lag
         groups = None if self.groups is None else self.groups[place]
+        if groups is not None and not (groups[self.var[place] > 0.0] != ungrouped(groups.shape[1])).any():
+            groups = None
         return RecordTable(self.noisy[place], self.var[place], self.shares[place], groups)
 
 
@@ -178,11 +181,14 @@ def servers_per_run(setting: Setting) -> int:
     return setting.servers // setting.runs if setting.peers is None else len(setting.peers.shares)
 
 
-def start_state(setting: Setting, amount: int, samples: int, lag: int, max_hops: int | None, guard: bool) -> RelayState:
+def start_state(
+    setting: Setting, amount: int, samples: int, lag: int, max_hops: int | None, guard: bool, *, grouped: bool = False
+) -> RelayState:
     """The state before the first slot.
 
     amount    nano-epsilon of one sample, of which there are n `samples` per window or horizon
     max_hops  how far records travel; None: to every server
+    grouped   whether servers join small regions into groups
     """
     peers = setting.peers
     receivers, regions, servers = setting.servers, setting.regions, servers_per_run(setting)
@@ -233,6 +239,7 @@ def start_state(setting: Setting, amount: int, samples: int, lag: int, max_hops:
         suspicious=np.zeros((lag, receivers), dtype=np.bool_),
         links=OneHop(receivers, lag) if peers is None and spread is None else None,
         value_bytes=np.zeros((lag, 2, setting.runs), dtype=np.int64),
+        own_groups=np.tile(ungrouped(regions), (receivers, 1)) if grouped else None,
     )
     if setting.learn and setting.form == "diagonal":
         state.base_bank = start_bank(setting.model, receivers, -1)

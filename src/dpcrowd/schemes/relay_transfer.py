@@ -64,6 +64,7 @@ def _is_compatible(state: RelayState, fresh: RelayState, places: Places, origins
         and state.lag == fresh.lag
         and bool((state.amount == fresh.amount).all())
         and (state.scores is None) == (fresh.scores is None)
+        and (state.own_groups is None) == (fresh.own_groups is None)
         and _same_model(old, new)
         and state.shares.ndim == fresh.shares.ndim
         and _same_partition(old, new)
@@ -101,6 +102,8 @@ def _with_records(state: RelayState, fresh: RelayState, origins: Places) -> Rela
     if state.groups is not None:
         own = np.tile(ungrouped(fresh.setting.regions), (*fresh.var.shape, 1))
         fresh.groups = _moved(state.groups, own, origins, axis=1)
+    if fresh.own_groups is not None and state.own_groups is not None:
+        fresh.own_groups = state.own_groups
     if state.cross is not None and state.base_cross is not None and fresh.cross is not None:
         assert fresh.base_cross is not None
         fresh.cross = _moved(state.cross, fresh.cross, origins, axis=1)

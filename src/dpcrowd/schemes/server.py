@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.hearing import Hearing, inbox_hearing
@@ -308,6 +308,11 @@ class Server:
             return None
         reading = self._pending[1]
         return int(reading.charge.max()), reading.noisy[0]
+
+    def open_groups(self) -> Ints | None:
+        """Return the groups (d,) of the regions in the open slot's sample; None: every region is by itself."""
+        pivot = None if self._pending is None else self._pending[0].pivot
+        return None if pivot is None or not isinstance(self.scheme, Relay) else pivot[0]
 
     def pending_message(self) -> Messages | None:
         """Return the message of the open slot again, from the values already drawn; None if none is sent."""

@@ -73,6 +73,7 @@ class SimulationConfig:
     learn: bool = False
     turnover: float = 1.0
     composition: float | None = None
+    nonnegative: bool = False
 
     def __post_init__(self) -> None:
         whole_number("runs", self.runs, 1, MOST_RUNS)

@@ -80,6 +80,7 @@ def configure(
     reach: int | str | None = None,
     hops_per_slot: int | str | None = None,
     lag: int | None = None,
+    groups: str | None = None,
     form: Form = "diagonal",
     beta: float | None = None,
     burn_in: int = 20,
@@ -89,6 +90,7 @@ def configure(
     correlation: float = 1.0,
     keep_estimates: bool = False,
     smoothed: bool = False,
+    nonnegative: bool = False,
     slots: int | None = None,
     regions: Sequence[str] | None = None,
     process_var: object | None = None,
@@ -124,8 +126,10 @@ def configure(
                       error of "all" (a Relay() that is given as an object has its own)
     hops_per_slot     of relay: hops per slot, or "all"; default: 1
     lag               of relay: slots that a record may be late; default: 16
+    groups            of relay: "auto" joins small regions into groups that share one draw of noise; default: "off"
     beta              consensus step size; default: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
+    nonnegative       also score the non-negative view of the estimates (`filters.nonnegative`)
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
     tuning            parameters of sampling, budget and grouping, or a file of `dpcrowd tune`, which contains A and Q,
                       too; default: those of the data set
@@ -180,6 +184,7 @@ def configure(
             data = replace(data, notes=(*data.notes, _OBSERVED_AS_PEOPLE))
     options = {"sampling": sampling, "interval": interval, "grouping": grouping}
     relay_options = {"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag}
+    relay_options["groups"] = groups
     labelled = _with_labels(schemes)
     instances = _make_all(labelled, options, relay_options)
     entrants = tuple(
@@ -219,6 +224,7 @@ def configure(
         tuning=_merge_tuning(data.tuning, tuning),
         keep_estimates=keep_estimates,
         smoothed=smoothed,
+        nonnegative=nonnegative,
         fitted=model,
         learn=model is not None if learn is None else learn,
         turnover=_turnover(turnover, users, observation, drawn),

@@ -42,7 +42,7 @@ def refuse_failed_write(path: Path) -> Iterator[None]:
         raise BadInput(f"cannot write '{path}': {error.strerror or error}.") from None
 
 
-_TEXTS = frozenset({"reach", "hops_per_slot"})  # numbers or "all"
+_TEXTS = frozenset({"reach", "hops_per_slot", "groups"})  # numbers or "all", and names
 
 
 def write_table(columns: dict[str, list[Any]], path: Path) -> Path:

@@ -94,6 +94,7 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         "reach": None if relay is None else str(relay.max_hops or "all"),
         "hops_per_slot": None if relay is None else str(relay.rounds or "all"),
         "lag": None if relay is None else float(relay.lag),
+        "groups": None if relay is None else relay.groups,
         **({} if config.composition is None else {"composition": config.composition}),
         **_of_model(config),
     }

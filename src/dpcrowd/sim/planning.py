@@ -60,7 +60,7 @@ def planned_samples(config: SimulationConfig, scheme: Relay, guarantee: Guarante
 def with_reach(scheme: Relay, reach: Hops) -> Relay:
     """Return the same relay with another reach."""
     hops: Hops = "all" if scheme.rounds is None else scheme.rounds
-    return Relay(scheme.samples, scheme.interval, reach, hops, scheme.lag, scheme.guard)
+    return Relay(scheme.samples, scheme.interval, reach, hops, scheme.lag, scheme.guard, scheme.groups)
 
 
 def planned_reach(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> Hops:

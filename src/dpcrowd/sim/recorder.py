@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats, Ints, PerRun, PerRunAndSlot
+from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.network.costs import last_arrival, message_bytes, packets, relayed_bytes
 from dpcrowd.network.spread import Traffic
 from dpcrowd.privacy import Paid, worst_paid
@@ -57,6 +58,7 @@ class RunRecords:
                               errors, the sum of the truth, and the number of estimates; None in stored results
     exhausted_at              (runs, servers) the slot from which on a server has no budget for another sample; NaN
                               where that does not happen; None for a scheme without a finite guarantee
+    nonnegative_total_error, nonnegative_mae   of the non-negative view of the estimates, if asked for
     """
 
     label: str
@@ -85,6 +87,8 @@ class RunRecords:
     smoothed: Smoothed | None = None
     by_size: Floats | None = None
     exhausted_at: Floats | None = None
+    nonnegative_total_error: PerRun | None = None
+    nonnegative_mae: PerRun | None = None
 
 
 class Recorder:
@@ -99,6 +103,7 @@ class Recorder:
         self._variances = np.empty((_BLOCK, self._all, regions))
         self._errors = np.empty((6, slots, len(runs)))
         self._absolute = np.empty((2, slots, len(runs), regions))  # sums over servers, and how many servers
+        self._view_errors = np.zeros((slots, len(runs)))  # of the non-negative view: sums over servers and regions
         self._spoke = np.zeros((slots, self._all), dtype=np.bool_)
         self._sampled = np.zeros((slots, len(runs)))
         columns = regions if config.accounting == "per-region" else 1
@@ -169,6 +174,9 @@ class Recorder:
         self._errors[4, first : first + count] = squared_error(estimates, truth)
         self._errors[5, first : first + count] = nan_mean(np.where(np.isinf(variances), np.nan, variances), (2, 3))
         self._absolute[:, first : first + count] = absolute_sums(estimates, truth)
+        if self._config.nonnegative:
+            view = nonnegative_view(estimates, variances)
+            self._view_errors[first : first + count] = absolute_sums(view, truth)[0].sum(axis=2)
         if self._config.keep_estimates:
             self._blocks.append((estimates.copy(), variances.copy()))
 
@@ -189,6 +197,10 @@ class Recorder:
         with np.errstate(divide="ignore", invalid="ignore"):
             total_error, mae = errors / people, errors / estimates
         total_error[people == 0] = np.nan  # no people: there is nothing that the error could be a part of
+        view_errors = np.ascontiguousarray(self._view_errors[start:].T).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            view_total = np.where(people == 0, np.nan, view_errors / people)
+            view_mae = view_errors / estimates
         arrays = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._blocks, strict=True)]
         return RunRecords(
             label=self._entrant.label,
@@ -217,6 +229,8 @@ class Recorder:
             smoothed=None if history is None else self._smoothed(history),
             by_size=by_size,
             exhausted_at=self._exhausted(),
+            nonnegative_total_error=view_total if self._config.nonnegative else None,
+            nonnegative_mae=view_mae if self._config.nonnegative else None,
         )
 
     def _by_size(self, start: int) -> Floats:

@@ -35,6 +35,7 @@ METRICS = (
     "rmse",
 )
 _ERRORS = ("are", "ace", "total_error", "mae", "rmse")
+_NONNEGATIVE = ("nonnegative_total_error", "nonnegative_mae")
 _PAID = ("epsilon_paid_server", "epsilon_paid_moving", "epsilon_paid_roaming")
 
 
@@ -131,6 +132,7 @@ class SimulationResult:
             "reach": setup["reach"],
             "hops_per_slot": setup["hops_per_slot"],
             "lag": int(setup["lag"]),
+            "groups": setup.get("groups", "off"),
         }
 
     def table(self) -> dict[str, list[Any]]:
@@ -149,6 +151,10 @@ class SimulationResult:
                 rows[f"smoothed_{metric}"] = [
                     value for record in self.records.values() for value in _smoothed_column(record, metric)
                 ]
+        for name in _NONNEGATIVE:
+            columns = [getattr(record, name) for record in self.records.values()]
+            if all(column is not None for column in columns):
+                rows[name] = [value for column in columns for value in _as_list(column)]
         return rows
 
     def series(self) -> dict[str, list[Any]]:
@@ -192,11 +198,15 @@ def _smoothed_column(record: RunRecords, metric: str) -> list[float | None]:
     return [None] * len(record.runs) if smoothed is None else _as_list(getattr(smoothed, metric))
 
 
+def _mean(values: Floats) -> dict[str, Any]:
+    mean = mean_with_interval(values)
+    return {"mean": mean.mean, "ci95": None if mean.ci95 is None else list(mean.ci95)}
+
+
 def _summary(record: RunRecords) -> dict[str, Any]:
     entry: dict[str, Any] = {"scheme": record.label}
     for metric in _ERRORS:
-        mean = mean_with_interval(getattr(record, metric))
-        entry[metric] = {"mean": mean.mean, "ci95": None if mean.ci95 is None else list(mean.ci95)}
+        entry[metric] = _mean(getattr(record, metric))
     for metric in ("frequency", "packets_per_slot", "heartbeats_per_slot", "bytes_per_slot", "latency_ms"):
         entry[metric] = mean_with_interval(getattr(record, metric)).mean
     payments = [p.epsilons() for p in record.paid]
@@ -212,6 +222,10 @@ def _summary(record: RunRecords) -> dict[str, Any]:
         interval = None if mean.ci95 is None else list(mean.ci95)
         coverage = mean_with_interval(record.smoothed.coverage95).mean
         entry["smoothed"] = {"are": {"mean": mean.mean, "ci95": interval}, "coverage95": coverage}
+    if record.nonnegative_total_error is not None and record.nonnegative_mae is not None:
+        entry["nonnegative"] = {
+            name.removeprefix("nonnegative_"): _mean(getattr(record, name)) for name in _NONNEGATIVE
+        }
     entry["server_slots_per_second"] = record.server_slots / record.seconds if record.seconds > 0 else None
     return entry
 

@@ -124,3 +124,20 @@ def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch, name: str,
     table: Estimates = from_rows(ROWS)
     with pytest.raises(DpcrowdError, match=f"pip install .*{'parquet' if name == 'pyarrow' else name}"):
         getattr(table, method)()
+
+
+def test_the_non_negative_view_keeps_the_total_of_each_slot() -> None:
+    """A client that clipped by itself would turn the noise of empty regions into people."""
+    start = np.array(["2026-01-01"] * 4, dtype="datetime64[ns]")
+    estimate = np.array([8.0, -2.0, 3.0, np.nan])
+    table = Estimates(
+        slot=np.array([1, 1, 2, 2]),
+        start=start,
+        region=np.array(["north", "south"] * 2),
+        estimate=estimate,
+        low=estimate - 1.0,
+        high=estimate + 1.0,
+        sampled=np.ones(4, dtype=np.bool_),
+    )
+    assert table.nonnegative[:3].tolist() == [6.0, 0.0, 3.0]
+    assert np.isnan(table.nonnegative[3])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode
 
+import numpy as np
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dpcrowd.errors import MissingExtra
+from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.rights import guarded
 from dpcrowd.node.api.rows import ENCODERS
@@ -55,29 +57,30 @@ def routes(context: Context) -> list[BaseRoute]:
     """Return both endpoints."""
 
     async def latest(request: Request) -> Response:
-        check_names(request.query_params, {"region"})
-        regions = chosen_regions(context, request.query_params)
+        check_names(request.query_params, {"region", "view"})
+        regions, view = chosen_regions(context, request.query_params), _view(request.query_params)
         release = await context.service.latest()
-        slots = [] if release is None else [release if regions is None else release.only(regions)]
-        return await _respond(request, slots, {})
+        return await _respond(request, [] if release is None else [release], {}, regions, view=view)
 
     async def many(request: Request) -> Response:
         query = request.query_params
-        check_names(query, {"from", "to", "region", "limit", "smoothed"})
+        check_names(query, {"from", "to", "region", "limit", "smoothed", "view"})
+        view = _view(query)
         first, last = _slot(context, query, "from"), _slot(context, query, "to")
         regions = chosen_regions(context, query)
         # Complete slots, and at least one: a page that ends inside a slot could not be continued.
-        width = len(regions) if regions is not None else len(context.service.regions)
+        needed = None if view else regions  # the view keeps the total of all regions
+        width = len(needed) if needed is not None else len(context.service.regions)
         most = max(_limit(query) // max(width, 1), 1)
         read = context.service.smoothed if _smoothed(query) else context.service.estimates
-        slots = await read(first, last, regions, most + 1)
+        slots = await read(first, last, needed, most + 1)
         if slots is None:
             raise QueryRefused(_NOT_SMOOTHED, "no-records")
         releases = list(slots)
         headers = {}
         if len(releases) > most:
             headers["link"] = f'<{_next_page(request, releases[most].slot)}>; rel="next"'
-        return await _respond(request, releases[:most], headers)
+        return await _respond(request, releases[:most], headers, regions if view else None, view=view)
 
     return [
         Route("/v1/estimates/latest", guarded(context, "read", refusing(latest)), methods=["GET"]),
@@ -105,16 +108,30 @@ def refusing(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
     return answered
 
 
-async def _respond(request: Request, slots: list[SlotRelease], headers: dict[str, str]) -> Response:
+async def _respond(
+    request: Request, slots: list[SlotRelease], headers: dict[str, str], regions: list[str] | None, *, view: bool
+) -> Response:
+    """Answer with releases, of these regions alone if there are any; `view`: with the non-negative view beside them."""
     kind = accepted(request.headers.get("accept", "*/*"))
     if kind is None:
         return refusal(406, "accept", f"this node has no such format; allowed in Accept: {', '.join(ENCODERS)}.")
     try:
         # In a thread: a large answer must not delay a slot.
-        body = await run_in_threadpool(ENCODERS[kind], slots)
+        body = await run_in_threadpool(_encoded, kind, slots, regions, view)
     except MissingExtra as error:
         return refusal(406, "accept", str(error))
     return Response(body, 200, {"cache-control": "no-store", "vary": "Accept", **headers}, kind)
+
+
+def _encoded(kind: str, slots: list[SlotRelease], regions: list[str] | None, view: bool) -> bytes:
+    chosen = slots if regions is None else [one.only(regions) for one in slots]
+    if not view:
+        return ENCODERS[kind](chosen, None)
+    views = []
+    for one, part in zip(slots, chosen, strict=True):
+        values = dict(zip(one.regions, nonnegative_view(one.estimate, one.variance).tolist(), strict=True))
+        views.append(np.array([values[name] for name in part.regions]))
+    return ENCODERS[kind](chosen, views)
 
 
 def accepted(header: str) -> str | None:
@@ -186,6 +203,14 @@ def _smoothed(query: QueryParams) -> bool:
     if values not in ([], ["true"], ["false"]):
         raise QueryRefused("smoothed: allowed, once: true or false.")
     return values == ["true"]
+
+
+def _view(query: QueryParams) -> bool:
+    """Return whether a query asks for the non-negative view beside the estimates."""
+    values = query.getlist("view")
+    if values not in ([], ["nonnegative"]):
+        raise QueryRefused("view: allowed, once: nonnegative.")
+    return bool(values)
 
 
 def _next_page(request: Request, first: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -170,6 +170,12 @@ def _ingest() -> Part:
 def _estimates() -> Part:
     region = parameter("region", "Return only these regions.", list[str])
     region["schema"]["items"] = _REGION
+    view = parameter(
+        "view",
+        "Add `estimate_nonnegative` to each row: no negative numbers, and the same total of all regions. It is for "
+        "maps and for single numbers; sums and averages over slots or some regions are better taken of `estimate`.",
+        Literal["nonnegative"],
+    )
     span = [
         parameter("from", "The first slot, or a time: the slot that was open then.", _Slot | _Moment),
         parameter("to", "The last slot (included), or a time.", _Slot | _Moment),
@@ -178,6 +184,7 @@ def _estimates() -> Part:
             "limit", "Upper bound on the number of rows per page, rounded to complete slots, at least one.", _Limit
         ),
         parameter("smoothed", "Return the smoothed history instead of the values that were released.", bool),
+        view,
     ]
     columns = parameter("columns", "Send each release as a History of one slot, which is shorter than rows.", bool)
     after = parameter("after", "The slot that was received last; Last-Event-ID does the same.", _Slot)
@@ -198,7 +205,7 @@ def _estimates() -> Part:
     return {
         "/v1/estimates/latest": {
             "get": operation(
-                "latestEstimates", "Get the latest release", "", {"200": rows_answer(), **refusals}, [region]
+                "latestEstimates", "Get the latest release", "", {"200": rows_answer(), **refusals}, [region, view]
             )
         },
         "/v1/estimates": {

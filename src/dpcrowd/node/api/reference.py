@@ -44,6 +44,7 @@ of which quotes the request. [Failures](failures.md) lists the reasons.
     client.counts(4182, {"north": 120, "south": 88})
     client.latest().to_polars()                                       # also to_pandas, to_arrow, to_numpy, dict(...)
     table = client.estimates(4000, 4182, regions=["north"])           # columns are numpy arrays: table.estimate
+    client.latest().nonnegative                                       # the same total, without negative numbers
     client.estimates(4000, 4182, smoothed=True)                       # the same slots, with what came later (relay)
     for release in client.stream(seconds=3600):                       # reconnects by itself, misses nothing
         print(release.slot[0], release.estimate.sum())

@@ -1,4 +1,7 @@
-"""Released slots as rows, in JSON, CSV, Arrow or Parquet. NaN (no estimate yet) is null, in CSV an empty field."""
+"""Released slots as rows, in JSON, CSV, Arrow or Parquet. NaN (no estimate yet) is null, in CSV an empty field.
+
+Rows may have one column more than a release has, `estimate_nonnegative`: a view of it (`dpcrowd.filters.nonnegative`).
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import MissingExtra
 from dpcrowd.node.api.views import EstimateObject, EstimateRow
 from dpcrowd.node.ingest import lean
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import rfc3339
 
-__all__ = ["ARROW", "CSV", "ENCODERS", "JSON", "PARQUET", "rows_of", "to_json"]
+__all__ = ["ARROW", "CSV", "ENCODERS", "JSON", "NONNEGATIVE", "PARQUET", "Views", "rows_of", "to_json"]
+
+NONNEGATIVE = "estimate_nonnegative"
+Views = Sequence[Floats] | None
+"""The non-negative view of each release, (d,) each; None: rows have no such column."""
 
 JSON = "application/json"
 CSV = "text/csv"
@@ -36,43 +44,50 @@ def rows_of(release: SlotRelease) -> list[Any]:
     return [EstimateObject(release.slot, start, *row, release.sampled) for row in rows]
 
 
-def to_json(slots: Sequence[SlotRelease]) -> bytes:
+def to_json(slots: Sequence[SlotRelease], views: Views = None) -> bytes:
     """Encode releases as an array of `EstimateRow`."""
-    return _encode([row for one in slots for row in rows_of(one)])
+    rows = [row for one in slots for row in rows_of(one)]
+    if views is None:
+        return _encode(rows)
+    values = [value for view in views for value in view.tolist()]
+    return _encode(
+        [{**msgspec.structs.asdict(row), NONNEGATIVE: value} for row, value in zip(rows, values, strict=True)]
+    )
 
 
-def to_csv(slots: Sequence[SlotRelease]) -> bytes:
+def to_csv(slots: Sequence[SlotRelease], views: Views = None) -> bytes:
     """Encode releases with a header line; numbers are written as Python does, which is exact."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(EstimateRow._fields)
-    for one in slots:
+    writer.writerow(EstimateRow._fields if views is None else (*EstimateRow._fields, NONNEGATIVE))
+    for place, one in enumerate(slots):
         numbers = (map(_field, vector.tolist()) for vector in (one.estimate, *one.interval))
         fixed = (repeat(one.slot), repeat(rfc3339(one.opens_ns)), one.regions)
-        writer.writerows(zip(*fixed, *numbers, repeat("true" if one.sampled else "false")))
+        more = [] if views is None else [map(_field, views[place].tolist())]
+        writer.writerows(zip(*fixed, *numbers, repeat("true" if one.sampled else "false"), *more))
     return text.getvalue().encode()
 
 
-def to_arrow(slots: Sequence[SlotRelease]) -> bytes:
+def to_arrow(slots: Sequence[SlotRelease], views: Views = None) -> bytes:
     """Encode releases as an Arrow stream of one table."""
     pyarrow = _pyarrow("Arrow")
-    table, sink = _table(pyarrow, slots), pyarrow.BufferOutputStream()
+    table, sink = _table(pyarrow, slots, views), pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
 
-def to_parquet(slots: Sequence[SlotRelease]) -> bytes:
+def to_parquet(slots: Sequence[SlotRelease], views: Views = None) -> bytes:
     """Encode releases as a Parquet file."""
     pyarrow = _pyarrow("Parquet")
     from pyarrow import parquet
 
     sink = pyarrow.BufferOutputStream()
-    parquet.write_table(_table(pyarrow, slots), sink)
+    parquet.write_table(_table(pyarrow, slots, views), sink)
     return bytes(sink.getvalue())
 
 
-ENCODERS: dict[str, Callable[[Sequence[SlotRelease]], bytes]] = {
+ENCODERS: dict[str, Callable[[Sequence[SlotRelease], Views], bytes]] = {
     JSON: to_json,
     CSV: to_csv,
     ARROW: to_arrow,
@@ -80,7 +95,7 @@ ENCODERS: dict[str, Callable[[Sequence[SlotRelease]], bytes]] = {
 }
 
 
-def _table(pyarrow: Any, slots: Sequence[SlotRelease]) -> Any:
+def _table(pyarrow: Any, slots: Sequence[SlotRelease], views: Views = None) -> Any:
     sizes = [len(one.regions) for one in slots]
 
     def per_region(values: Sequence[object], dtype: str) -> NDArray[Any]:
@@ -105,6 +120,8 @@ def _table(pyarrow: Any, slots: Sequence[SlotRelease]) -> Any:
         "high": numbers(high for _, high in intervals),
         "sampled": pyarrow.Array.from_buffers(pyarrow.bool_(), len(sampled), [None, lean.packed(pyarrow, sampled)]),
     }
+    if views is not None:
+        columns[NONNEGATIVE] = numbers(views)
     return pyarrow.Table.from_arrays(list(columns.values()), names=list(columns))
 
 

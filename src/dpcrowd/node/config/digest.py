@@ -52,8 +52,8 @@ def canonical(network: NetworkConfig) -> bytes:
     else:
         scheme["model"] = model_digest(network.fitted)  # what it says, not how its file is laid out
         del scheme["process_var"]
-    for name in ("learn", "turnover"):
-        if scheme[name] is None:
+    for name, usual in (("learn", None), ("turnover", None), ("groups", "off")):
+        if scheme[name] in (None, usual):
             del scheme[name]
     for server in plain["server"]:
         _simplify_server(server)

@@ -182,7 +182,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         return make_scheme(self.method.name, **self._options()) if self.relay is None else self.relay
 
     def _options(self) -> dict[str, Any]:
-        names = ("sampling", "interval", "blocks", "grouping", "split", "samples", "reach", "lag", "guard")
+        names = ("sampling", "interval", "blocks", "grouping", "split", "samples", "reach", "lag", "guard", "groups")
         return {name: getattr(self.method, name) for name in names}
 
     @cached_property
@@ -205,7 +205,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             reach, samples = choice.reach, choice.samples
         elif samples is None:
             samples = best_samples(self._public_facts(reach))
-        return Relay(samples, None, reach, 1, scheme.lag, scheme.guard)
+        return Relay(samples, None, reach, 1, scheme.lag, scheme.guard, scheme.groups)
 
     def _public_facts(self, reach: Hops) -> PublicFacts:
         """Return the facts from which the accuracy follows; records arrive in their own slot, if they arrive at all."""

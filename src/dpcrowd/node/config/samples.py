@@ -40,6 +40,7 @@ _RECORDS = {
     "reach": ('"all"', "relay: how many links a record travels; see `dpcrowd plan`"),
     "lag": ("16", "relay: how many slots a record may be late"),
     "guard": ("true", "relay: whether records that are far off count less"),
+    "groups": ('"off"', 'relay: "auto" lets small regions share one draw of noise'),
     "turnover": ("1.0", "relay: part of a server's users who are replaced per slot, if they are pinned"),
 }
 """The settings of relay with their defaults, and what they mean."""

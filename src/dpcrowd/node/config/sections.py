@@ -265,6 +265,10 @@ class SchemeSection(Section, frozen=True, kw_only=True):
             "a number above 0 and at most 1",
         ),
     ] = None
+    groups: Annotated[
+        Literal["auto", "off"] | None,
+        about('Whether small regions share one draw of noise (`relay`); default: "off".', '"auto" or "off"'),
+    ] = None
     tuning: Annotated[Tuning, about("Parameters of sampling, budget and grouping.")] = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:

@@ -444,7 +444,8 @@ class Machine:
             counter = self.trust.add_payment(slot)
             record = None
             if self.records is not None:
-                record = do.StoredRecord(slot, self.records.me, "record", self.records.add_own(slot, nano, noisy))
+                own = self.records.add_own(slot, nano, noisy, self.server.open_groups())
+                record = do.StoredRecord(slot, self.records.me, "record", own)
             state = self.server.save()
             instructions.append(do.StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), state, record))
         else:

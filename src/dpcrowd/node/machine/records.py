@@ -49,7 +49,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.instructions import Instruction, RefuseMessage, Report, StoredRecord
 from dpcrowd.node.machine.revision import NetworkView, RecordTerms
@@ -67,7 +67,7 @@ from dpcrowd.node.wire_records import (
     unpack_proof,
     unpack_record,
 )
-from dpcrowd.schemes.records import Obstacle, RecordMessages
+from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
 from dpcrowd.schemes.server import Server
 
 __all__ = ["Key", "Outgoing", "Records"]
@@ -90,12 +90,14 @@ class Key(NamedTuple):
 class _Held:
     """A record that was accepted.
 
-    record  with the hops that it has travelled to this node
-    fused   whether it was given to the filter
+    record         with the hops that it has travelled to this node
+    noisy, groups  what it holds; groups None: every region is by itself
+    fused          whether it was given to the filter
     """
 
     record: SignedRecord
     noisy: Floats
+    groups: Ints | None = None
     fused: bool = False
 
 
@@ -116,7 +118,8 @@ class Outgoing(NamedTuple):
 
 
 _Item = tuple[Literal["record", "proof"], Key]
-_Row = tuple[int, int, int, int, Floats]  # slot, origin, nano-epsilon, hops and values of a record
+# Slot, origin, nano-epsilon, hops, values and groups of a record.
+_Row = tuple[int, int, int, int, Floats, Ints | None]
 
 
 class Records:
@@ -173,7 +176,7 @@ class Records:
                 self._proofs[key] = _Proof(unpack_proof(one.content), fused=True)
                 self.equivocators[one.origin] = one.slot
             elif (values := self._values_of(record := unpack_record(one.content))) is not None:
-                self._held[key] = _Held(record, values.noisy)
+                self._held[key] = _Held(record, values.noisy, values.groups)
         self._held = {key: held for key, held in self._held.items() if view.number(key.origin) is not None}
         self._compare_with(server)
 
@@ -362,12 +365,17 @@ class Records:
         held = self._held.get(Key(slot, self.me))
         return None if held is None else _sent(held.record)
 
-    def add_own(self, slot: int, nano: int, noisy: Floats) -> bytes:
-        """Sign and keep the own sample of a slot; return the record as it is stored with its payment."""
+    def add_own(self, slot: int, nano: int, noisy: Floats, groups: Ints | None = None) -> bytes:
+        """Sign and keep the own sample of a slot; return the record as it is stored with its payment.
+
+        groups  (d,) of its regions; None: every region is by itself
+        """
         view, key = self.view, Key(slot, self.me)
         if key not in self._held:
-            record = sign_record(noisy, digest=view.digest, origin=view.me, slot=slot, nano=nano, sign=view.sign)
-            self._held[key] = _Held(record, noisy, fused=True)  # the server has it from its own draw
+            record = sign_record(
+                noisy, digest=view.digest, origin=view.me, slot=slot, nano=nano, sign=view.sign, groups=groups
+            )
+            self._held[key] = _Held(record, noisy, groups, fused=True)  # the server has it from its own draw
         return pack(self._held[key].record)
 
     def drop_own(self, slot: int) -> None:
@@ -400,12 +408,12 @@ class Records:
         for key, proof in self._proofs.items():
             number = self.view.number(key.origin)
             if not proof.fused and number is not None:
-                rows.append((key.slot, number, 0, 1, np.zeros(regions)))
+                rows.append((key.slot, number, 0, 1, np.zeros(regions), None))
             proof.fused = True
         for key, held in self._held.items():
             number = self.view.number(key.origin)
             if not held.fused and number is not None and len(held.noisy) == regions:
-                rows.append((key.slot, number, held.record.nano, held.record.hops, held.noisy))
+                rows.append((key.slot, number, held.record.nano, held.record.hops, held.noisy, held.groups))
             held.fused = True
         self._waiting.clear()
         return _message_of(rows)
@@ -416,11 +424,12 @@ class Records:
         regions = len(self.view.regions)
         for key in self._proofs:
             if (number := self.view.number(key.origin)) is not None:
-                rows.append((key.slot, number, 0, 1, np.zeros(regions)))
+                rows.append((key.slot, number, 0, 1, np.zeros(regions), None))
         for key, held in (self._adopted | self._held).items():
             number = self.view.number(key.origin)
             if number is not None and len(held.noisy) == regions:
-                rows.append((key.slot, number, held.record.nano, max(held.record.hops, 1), held.noisy))
+                hops = max(held.record.hops, 1)
+                rows.append((key.slot, number, held.record.nano, hops, held.noisy, held.groups))
         return _message_of(rows)
 
     def join(self, server: Server) -> None:
@@ -533,18 +542,18 @@ class Records:
         if obstacle == "late":
             self.late_by[sender, key.origin] += 1
             return []
-        if obstacle is None and values.is_grouped:
-            text = f"{key.origin} has signed a record of grouped regions, which this version does not use."
+        if obstacle is None and values.is_grouped and not self.terms.groups:
+            text = f"{key.origin} has signed a record of grouped regions, which this network does not use."
             return [self._refuse(now, key.origin, "grouped", text)]
         if obstacle is None and not self._is_plausible(values):
             text = f"{key.origin} has signed a record of far more people than there are."
             return [self._refuse(now, key.origin, "absurd", text)]
         if obstacle is None and key.origin == self.me:
-            self._adopted.setdefault(key, _Held(record, values.noisy))
+            self._adopted.setdefault(key, _Held(record, values.noisy, values.groups))
         if obstacle is not None or key.origin == self.me:
             return self._object(sender, key, obstacle, now)
         before = self._above_account(key.origin, server)
-        self._held[key] = _Held(record, values.noisy)
+        self._held[key] = _Held(record, values.noisy, values.groups)
         self._waiting.setdefault(key.origin, set()).add(key.slot)
         self._unstored["record", key] = self._fresh["record", key] = None
         self._known_by(sender).add(("record", key))
@@ -754,7 +763,10 @@ def _message_of(rows: list[_Row]) -> RecordMessages | None:
         return None
     rows.sort(key=lambda row: row[:2])
     slots, origins, nano, hops = (np.array([row[place] for row in rows], dtype=np.int64) for place in range(4))
-    return RecordMessages.of(origins, slots, nano, hops, np.stack([row[4] for row in rows]))
+    noisy = np.stack([row[4] for row in rows])
+    own = ungrouped(noisy.shape[1])
+    groups = np.stack([own if row[5] is None else row[5] for row in rows])
+    return RecordMessages.of(origins, slots, nano, hops, noisy, groups)
 
 
 def _sent(record: SignedRecord) -> SignedRecord:

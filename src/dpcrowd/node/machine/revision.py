@@ -32,6 +32,7 @@ class RecordTerms:
     ends             the first slot after the network's finite horizon; None: a window
     shares           of the servers, by number; empty: those of the server's own setting
     least, most      no noisy count is outside these, with noise that is rarer than one draw in 10^24
+    groups           whether records may join regions into groups
     """
 
     samples: int
@@ -44,6 +45,7 @@ class RecordTerms:
     most: float
     ends: int | None = None
     shares: tuple[float, ...] = ()
+    groups: bool = False
 
     @property
     def expected(self) -> int:

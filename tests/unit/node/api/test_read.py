@@ -115,6 +115,8 @@ def test_pages_follow_one_another() -> None:
         "form=2",
         "smoothed=yes",
         "smoothed=true&smoothed=true",
+        "view=smooth",
+        "view=nonnegative&view=nonnegative",
         "from=1" + "0" * 20,
         f"from={LAST_SLOT + 1}",
         f"to={LAST_SLOT + 1}",
@@ -161,6 +163,41 @@ def _parquet(source: Any) -> Any:
     from pyarrow import parquet
 
     return parquet.ParquetFile(source).read()
+
+
+@pytest.mark.parametrize("path", ["/v1/estimates", "/v1/estimates/latest"])
+def test_the_non_negative_view_keeps_the_total_of_all_regions(path: str) -> None:
+    """A view of some regions alone would change with what is asked for; the estimates beside it must stay."""
+    client = client_of(FakeService(slots=[3]))
+    plain = client.get(path, headers=READER).json()
+    rows = client.get(f"{path}?view=nonnegative", headers=READER).json()
+    assert [{name: row[name] for name in plain[0]} for row in rows] == plain
+    view = [row["estimate_nonnegative"] for row in rows]
+    assert all(value is None or value >= 0.0 for value in view)
+    total = sum(row["estimate"] or 0.0 for row in rows)
+    assert sum(value or 0.0 for value in view) == pytest.approx(max(total, 0.0))
+    one = client.get(f"{path}?view=nonnegative&region=north", headers=READER).json()
+    assert one == [row for row in rows if row["region"] == "north"]
+    assert "estimate_nonnegative" not in plain[0]
+
+
+@pytest.mark.parametrize("kind", list(ENCODERS))
+def test_the_non_negative_view_in_every_format(kind: str) -> None:
+    """A format without the column would send its readers to a page of their own to compute it."""
+    client, headers = client_of(FakeService(slots=[3, 4])), {**READER, "Accept": kind}
+    response = client.get("/v1/estimates?view=nonnegative", headers=headers)
+    expected = [row["estimate_nonnegative"] for row in client.get(str(response.url), headers=READER).json()]
+    if kind == "text/csv":
+        values = [row["estimate_nonnegative"] for row in csv.DictReader(io.StringIO(response.text))]
+        assert [float(value) if value else None for value in values] == expected
+        return
+    if kind == "application/json":
+        return
+    import pyarrow
+
+    source = pyarrow.BufferReader(response.content)
+    table = pyarrow.ipc.open_stream(source).read_all() if "arrow" in kind else _parquet(source)
+    assert table.column("estimate_nonnegative").to_pylist() == expected
 
 
 def test_pages_of_the_smoothed_history() -> None:

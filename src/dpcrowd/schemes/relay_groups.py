@@ -1,0 +1,171 @@
+"""Which regions of a relay record share one draw of noise: a choice from earlier releases alone.
+
+A server that samples joins regions whose counts are small beside the noise into groups, and reads one noisy sum per
+group (`filters.groups` says how that is fused). A user is in one region, so in one group: the sensitivity stays the
+same. The choice is made from public numbers alone, the model and what the server has released before, and travels with
+the record, so it reveals nothing that the records before it have not, and no receiver has to repeat it.
+
+Let lambda be the information of all records per slot, n/w sum H^2/R, and M(a, q) the variance in which a filter with
+that information settles: 1/M = 1/(a^2 M + q) + lambda.
+
+Without a course, a region by itself has the error M_k = M(1, Q_k). A group of n regions whose sum is s has an error of
+M(1, sum Q)/n^2 from the sum, and (s/n)^2 + s/n from its unknown division. Regions whose level is at most one standard
+deviation, of M_k or of the last release, are small. They are joined, in the order of the regions, as long as the sum
+of a group stays below twice the mean of their sqrt(M_k), and a group is formed if its error is below that of its
+members by themselves. A region that grows enlarges the sum of its group; the group is divided, and divided again,
+until the region is by itself.
+
+With a course the model says what to expect of each region, and independent regions would lose by being joined, if only
+a little. Regions that rise and fall together gain, and the model does not know whether they do. So all regions are
+joined of which single records would tell next to nothing: which would reduce the standard deviation by less than 2%.
+
+Choices do not flap: the groups of a server's last record stay while no region and no sum is above twice the limits,
+unless a new choice would need less than three quarters of the draws.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.observation import ROUNDING
+from dpcrowd.schemes.records import ungrouped
+from dpcrowd.schemes.relay_filter import diagonal
+from dpcrowd.schemes.relay_state import RelayState, servers_per_run
+
+__all__ = ["choose_groups", "grouped_var", "new_groups", "settled_var", "slot_information"]
+
+_LARGEST_SUM = 2.0
+_STAYS = 2.0
+_FEWER_DRAWS = 0.75
+_TELLS_NOTHING = 0.02
+
+
+def slot_information(shares: Floats, noise_var: float, samples: int, length: int) -> float:
+    """Return the information per slot of the records of all servers with these shares (m,).
+
+    noise_var  alpha times the variance of a record's noise
+    """
+    variance = noise_var + np.maximum(shares * (1.0 - shares), ROUNDING)
+    return float(samples / length * (shares * shares / variance).sum())
+
+
+def settled_var(transition: Floats, process_var: Floats, information: float) -> Floats:
+    """Return the variance in which a filter settles: M of 1/M = 1/(a^2 M + q) + information.
+
+    >>> float(settled_var(np.array(1.0), np.array(2.0), 1.0))
+    1.0
+    """
+    square = np.square(transition)
+    linear = 1.0 - square + information * process_var
+    root = np.sqrt(linear * linear + 4.0 * information * square * process_var)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(process_var > 0.0, 2.0 * process_var / (linear + root), 0.0))
+
+
+def choose_groups(state: RelayState, slot: int, shares: Floats, due: Bools, samples: int) -> Ints:
+    """Return the groups (N, d) of the records that servers are about to make.
+
+    shares   (N, 1) of the servers in this slot, in a simulation; a server on its own knows those of its peers
+    due      (N,) which servers make one; the others have every region by itself
+    samples  n
+    """
+    setting = state.setting
+    assert state.own_groups is not None
+    groups = np.tile(ungrouped(setting.regions), (setting.servers, 1))
+    if setting.regions < 2:
+        return groups
+    level, level_var = _released(state)
+    noise_var = setting.tuning.alpha * float(state.amount_var.max())
+    per_run = setting.servers // setting.runs if setting.peers is None else 1
+    networks = shares.reshape(-1, servers_per_run(setting)) if setting.peers is None else setting.peers.shares[None]
+    length = setting.need_guarantee().length
+    for row in np.flatnonzero(due):
+        information = slot_information(networks[row // per_run], noise_var, samples, length)
+        before = state.own_groups[row]
+        fresh = new_groups(setting.model, information, level[row], level_var[row])
+        stays = is_tolerable(before, setting.model, information, level[row], level_var[row])
+        groups[row] = before if stays and _draws(fresh) > _FEWER_DRAWS * _draws(before) else fresh
+    return groups
+
+
+def _released(state: RelayState) -> tuple[Floats, Floats]:
+    """Return what each server has released last, or what the course says before that: means and variances, (N, d)."""
+    if int(state.last) < 0:
+        mean, var, known = state.base, state.base_var, state.base_known
+    else:
+        place = int(state.last) % state.lag
+        mean, var, known = state.mean[place], state.mean_var[place], state.known[place]
+    return mean, np.where(known[:, None], diagonal(var), np.inf) if state.setting.form == "matrix" else var
+
+
+def new_groups(model: ProcessModel, information: float, level: Floats, level_var: Floats) -> Ints:
+    """Return groups (d,) chosen for regions with these levels and variances, (d,); infinite: nothing is known yet."""
+    groups = ungrouped(model.regions)
+    if model.course is not None:
+        joined = np.flatnonzero(_tells_nothing(model, information, level_var, _TELLS_NOTHING))
+        groups[joined] = joined.min(initial=model.regions)
+        return groups
+    alone = settled_var(np.ones(()), model.diagonal_var, information)
+    deviation = np.sqrt(alone)
+    limit = np.sqrt(np.maximum(alone, level_var))
+    small = np.flatnonzero(np.isfinite(level_var) & (level <= limit))
+    members: list[int] = []
+    total, widths = 0.0, 0.0
+    for region in [*small.tolist(), None]:
+        if region is not None:
+            fits = total + level[region] <= _LARGEST_SUM * (widths + deviation[region]) / (len(members) + 1)
+            if not members or fits:
+                members.append(region)
+                total, widths = total + float(level[region]), widths + float(deviation[region])
+                continue
+        if len(members) > 1 and grouped_var(model, information, total, members) < float(alone[members].mean()):
+            groups[members] = members[0]
+        if region is not None:
+            members, total, widths = [region], float(level[region]), float(deviation[region])
+    return groups
+
+
+def grouped_var(model: ProcessModel, information: float, total: float, members: list[int]) -> float:
+    """Return the mean squared error of each of the members of a group with this sum, without a course."""
+    number = len(members)
+    each = max(total, 0.0) / number
+    of_sum = float(settled_var(np.ones(()), np.asarray(model.diagonal_var[members].sum()), information))
+    return each * each + max(each, 1.0 / number) + of_sum / number**2
+
+
+def is_tolerable(before: Ints, model: ProcessModel, information: float, level: Floats, level_var: Floats) -> bool:
+    """Whether no region and no sum of earlier groups (d,) is above twice the limits of new ones."""
+    joined = np.bincount(before, minlength=len(before))[before] > 1
+    if not joined.any():
+        return True
+    if model.course is not None:
+        return bool(_tells_nothing(model, information, level_var, _STAYS * _TELLS_NOTHING)[joined].all())
+    deviation = np.sqrt(settled_var(np.ones(()), model.diagonal_var, information))
+    sums = np.bincount(before, weights=level)
+    widths = np.bincount(before, weights=deviation) / np.maximum(np.bincount(before), 1)
+    sizes = np.bincount(before)
+    return bool(
+        (level <= _STAYS * np.maximum(deviation, np.sqrt(level_var)))[joined].all()
+        and (sums <= _STAYS * _LARGEST_SUM * widths)[sizes > 1].all()
+        and np.isfinite(level_var[joined]).all()
+    )
+
+
+def _tells_nothing(model: ProcessModel, information: float, level_var: Floats, limit: float) -> Bools:
+    """Return of which regions records reduce the standard deviation by less than `limit`, (d,).
+
+    The deviation is the one that the course allows, or the one that filters have learned, if that is larger.
+    """
+    a = np.broadcast_to(model.diagonal_transition, level_var.shape)
+    settled = model.noise_var / (1.0 - a * a)
+    spread = np.maximum(settled, np.where(np.isfinite(level_var), level_var, settled))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        remaining = np.sqrt(settled_var(a, spread * (1.0 - a * a), information) / spread)
+    return np.asarray(~(remaining < 1.0 - limit))
+
+
+def _draws(groups: Ints) -> int:
+    """Return how many draws of noise a record with these groups has."""
+    return int(np.count_nonzero(groups == ungrouped(len(groups))))
