@@ -205,9 +205,7 @@ class Mailbox:
         place, origin = np.nonzero(self.fresh if reach is None else self.fresh & (self.hops < reach))
         return place.astype(np.int64), origin.astype(np.int64)
 
-    def accept(
-        self, message: RecordMessages, now: int, price: int, *, groups: bool = False
-    ) -> NDArray[np.bool_]:
+    def accept(self, message: RecordMessages, now: int, price: int, *, groups: bool = False) -> NDArray[np.bool_]:
         """Return which of the records are new and acceptable; these are in the mailbox from now on.
 
         Whether they count is another question (`counting`). Those that their origin's account does not allow are
@@ -294,7 +292,7 @@ class Mailbox:
         slots = np.arange(max(int(self.since), last - self.lag + 1, 0), last + 1)
         places = slots % self.lag
         used = (self.held | self.void)[places]
-        v = np.where(used, slots[:, None] * self.samples - np.cumsum(used, axis=0) * self.length, _NOTHING_PAID)
+        v = np.where(used, slots[:, None] * self.samples - np.cumsum(used, axis=0) * self.length, NOTHING_PAID)
         largest = np.maximum.accumulate(np.concatenate([self.paid_until[None] - self.length, v[:-1]]), axis=0)
         if not len(slots) or not (used & (v + (self.samples - 1) < largest)).any():
             return self.held.copy()

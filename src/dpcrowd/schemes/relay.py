@@ -23,7 +23,7 @@ or come back, in the same slot stays staggered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -157,6 +157,8 @@ class Relay(Scheme):
         samples = self.samples_in(setting)
         amount = per_sample(setting.need_guarantee().total, samples)
         grouped = self.groups == "auto"
+        if grouped and setting.peers is not None:
+            _check_shares(setting.peers.shares)
         return start_state(setting, amount, samples, self.lag, self.max_hops, self.guard, grouped=grouped)
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
@@ -165,6 +167,7 @@ class Relay(Scheme):
         due = scheduled & (state.ledger.remaining(slot) >= state.amount)
         pivot = None
         if self.groups == "auto" and due.any():
+            _check_shares(shares[:, 0] if shares.shape[1] == 1 else shares)
             pivot = choose_groups(state, slot, shares, due[:, 0], self.samples_in(state.setting))
         return RelayPlan(
             slot, shares, due, state.amount, state.amount_var, pivot=pivot, shift=shift, waiting=waiting,
@@ -424,6 +427,12 @@ def schedule_offsets(phases: Callable[[int], Ints], guarantee: Guarantee, sample
         return None
     interval = -(-guarantee.length // samples)
     return phases(interval) * guarantee.length // interval
+
+
+def _check_shares(shares: Floats) -> None:
+    """Refuse groups where shares differ by region, (servers, d): the share of a group would depend on its regions."""
+    if shares.ndim > 1:
+        raise BadInput("relay: groups need one share per server; here the shares differ by region. Leave groups off.")
 
 
 def _own_groups(plan: Plan, regions: int) -> Ints:

@@ -188,8 +188,8 @@ class Read:
     def of_run(self, run: int, runs: int) -> Read:
         """Return the part of one run in a read of a batch."""
         size = len(self.where) // runs
-        parts = (self.counts, self.charge, self.sensitivity, self.where)
-        return Read(self.slot, self.number, *(part[run * size : (run + 1) * size] for part in parts))
+        own = slice(run * size, (run + 1) * size)
+        return Read(self.slot, self.number, self.counts[own], self.charge[own], self.sensitivity[own], self.where[own])
 
 
 class WatchedNoise:
