@@ -43,7 +43,8 @@ def _pack_into(arrays: Arrays, value: Any, name: str) -> None:
         for key, array in value.arrays().items():
             arrays[f"{name}.{key}"] = array
     elif is_dataclass(value):
-        for field in _saved_fields(type(value)):
+        kind: Any = type(value)
+        for field in _saved_fields(kind):
             _pack_into(arrays, getattr(value, field), f"{name}.{field}")
     elif not isinstance(value, Scheme):
         raise TypeError(f"{name}: a state cannot hold {type(value).__name__}")

@@ -188,8 +188,14 @@ class Read:
     def of_run(self, run: int, runs: int) -> Read:
         """Return the part of one run in a read of a batch."""
         size = len(self.where) // runs
-        parts = (self.counts, self.charge, self.sensitivity, self.where)
-        return Read(self.slot, self.number, *(part[run * size : (run + 1) * size] for part in parts))
+        rows = slice(run * size, (run + 1) * size)
+        return replace(
+            self,
+            counts=self.counts[rows],
+            charge=self.charge[rows],
+            sensitivity=self.sensitivity[rows],
+            where=self.where[rows],
+        )
 
 
 class WatchedNoise:
