@@ -18,6 +18,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+# One thread per process for products of matrices, also in the processes that tests start: there are as many of them as
+# cores, and the threads of a library that wait for each other would use the time of the others. Before numpy is loaded.
+for _library in ("OPENBLAS", "MKL", "OMP"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
 # A shell that starts tests in the background lets them, and every process they start, ignore Control-C, which some
 # tests send. With a handler of our own, processes that are started begin with the usual one. xdist: main thread only.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -54,7 +54,7 @@ def main() -> int:
         parser.error(f"no mutant {', '.join(sorted(unknown))}; there are: {', '.join(one.name for one in MUTANTS)}.")
     chosen = [mutant for mutant in MUTANTS if not given.only or mutant.name in given.only]
     began = time.monotonic()
-    code, output = _pytest(None, sorted({test for mutant in chosen for test in mutant.tests}))
+    code, output = _pytest(None, sorted({test for mutant in chosen for test in mutant.tests}), 10 * _SECONDS)
     if code != 0:
         print(output)
         print("the tests fail without any mutant: nothing can be said.")
@@ -78,7 +78,7 @@ def _try(mutant: Mutant) -> bool:
     return code == _FAILED
 
 
-def _pytest(mutant: Mutant | None, tests: Sequence[str]) -> tuple[int | None, str]:
+def _pytest(mutant: Mutant | None, tests: Sequence[str], seconds: int = _SECONDS) -> tuple[int | None, str]:
     """Exit code and output of these tests in a copy of the tree; None if they did not end."""
     with tempfile.TemporaryDirectory(prefix="dpcrowd-mutant-") as folder:
         root = Path(folder)
@@ -96,10 +96,10 @@ def _pytest(mutant: Mutant | None, tests: Sequence[str]) -> tuple[int | None, st
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=_SECONDS,
+                timeout=seconds,
             )
         except subprocess.TimeoutExpired:
-            return None, f"no end after {_SECONDS} s"
+            return None, f"no end after {seconds} s"
         return done.returncode, done.stdout[-4000:] + done.stderr[-1000:]
 
 

@@ -32,7 +32,7 @@ from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.node.transport.memory import Faults, MemoryHub, MemoryTransport
 from node_support import FreshNoise, body_of
 from node_support_live import write_network
-from node_support_virtual import SECOND, SetClock, VirtualLoop
+from node_support_virtual import SECOND, SetClock, VirtualLoop, wait_until
 from node_support_world import NoSockets
 
 __all__ = ["EPSILON", "LENGTH", "NAMES", "RELAY", "WINDOW", "Fault", "World", "make_files"]
@@ -41,7 +41,6 @@ NAMES = ("a", "b", "c")
 LENGTH = 2.0
 WINDOW, EPSILON = 4, 2_000_000_000
 EPOCH = 1_800_000_000 * SECOND
-_TURNS = 1000  # of the loop, in which a start that waits for nothing is over
 _BACK_AFTER = 1.3
 """Seconds after which a node that has ended is started again, as systemd would."""
 Kind = Literal["full", "lying", "kill", "kill after"]
@@ -219,10 +218,7 @@ class World:
         self.runs[name] = node_run
         with mock.patch.object(live_module, "make_server", make_server):
             node_run.task = asyncio.create_task(node_run.live.run(node_run.stop))
-            turns = 0
-            while not servers and not node_run.task.done():
-                turns += 1  # a start that waits for a timer needs time to pass
-                await asyncio.sleep(0 if turns < _TURNS else 0.01)
+            await wait_until(lambda: bool(servers) or node_run.task.done())
 
     async def _start_again(self, name: str) -> None:
         await asyncio.sleep(_BACK_AFTER)

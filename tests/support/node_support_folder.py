@@ -22,7 +22,7 @@ from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import Faults, MemoryHub, MemoryTransport
 from node_support_live import TOKENS
 from node_support_outside import Asgi, ask
-from node_support_virtual import SetClock
+from node_support_virtual import SetClock, wait_until
 from node_support_world import AgreedNoise, Draw, NoSockets
 
 __all__ = ["LATENCY", "Message", "NodeRun", "make_hub", "start"]
@@ -130,8 +130,7 @@ async def start(path: Path, clock: SetClock, hub: MemoryHub) -> NodeRun:
 
     with mock.patch.object(live_module, "make_server", make_server):
         node_run.task = asyncio.create_task(live.run(node_run.stop))
-        while not servers and not node_run.task.done():
-            await asyncio.sleep(0)
+        await wait_until(lambda: bool(servers) or node_run.task.done())
     if not servers:
         await node_run.task  # raises why the node could not start
     node_run.app = servers[0].app

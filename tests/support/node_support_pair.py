@@ -25,7 +25,7 @@ from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
 from node_support_live import write_network
-from node_support_virtual import SECOND, VirtualLoop, run_virtually
+from node_support_virtual import SECOND, VirtualLoop, run_virtually, wait_until
 from node_support_world import NoSockets
 
 _BEGIN = (time.time_ns() // SECOND) * SECOND + SECOND // 10
@@ -108,8 +108,7 @@ async def pair_of_nodes(
 
         with mock.patch.object(live_module, "make_server", make_server):
             tasks = [asyncio.create_task(node.run(stop)) for node in nodes]
-            while len(servers) < len(nodes) and not any(task.done() for task in tasks):
-                await asyncio.sleep(0)
+            await wait_until(lambda: len(servers) == len(nodes) or any(task.done() for task in tasks))
         try:
             yield nodes
         finally:

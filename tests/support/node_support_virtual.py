@@ -23,9 +23,11 @@ import anyio.to_thread
 
 from dpcrowd.node.live.timing import WallClock
 
-__all__ = ["SECOND", "SetClock", "VirtualLoop", "repeatable_bytes", "run_virtually"]
+__all__ = ["SECOND", "SetClock", "VirtualLoop", "repeatable_bytes", "run_virtually", "wait_until"]
 
 SECOND = 1_000_000_000
+_TURNS = 1000  # of the loop, in which a start that waits for no timer is over
+_LONGEST = 60.0  # seconds of virtual time
 T = TypeVar("T")
 
 
@@ -116,6 +118,20 @@ def run_virtually(story: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
     in_thread = mock.patch.object(anyio.to_thread, "run_sync", _at_once)
     with in_thread, asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(story(loop))
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Give everybody else turns until a condition holds, at first without any time.
+
+    Whoever waits for a timer then gets time, and a condition that never holds fails the test instead of hanging it.
+    """
+    loop, turns = asyncio.get_running_loop(), 0
+    began = loop.time()
+    while not condition():
+        if loop.time() - began > _LONGEST:
+            raise AssertionError(f"nothing has happened in {_LONGEST:g} s of virtual time")
+        await asyncio.sleep(0 if turns < _TURNS else 0.01)
+        turns += 1
 
 
 class SetClock(WallClock):

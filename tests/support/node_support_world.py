@@ -26,7 +26,7 @@ from dpcrowd.node.transport.memory import Faults, MemoryHub, MemoryTransport
 from node_support_live import TOKENS
 from node_support_outside import Asgi, ask, files_in, listen
 from node_support_stories import DEADLINE, GRACE, LENGTH, Body, Counts, Event, Freeze, Jump, Restart, Send, Story
-from node_support_virtual import SECOND, SetClock, VirtualLoop, repeatable_bytes
+from node_support_virtual import SECOND, SetClock, VirtualLoop, repeatable_bytes, wait_until
 
 __all__ = ["EPOCH", "HERE", "READER", "RECORDING", "THERE", "Draw", "Entry", "Record", "WatchedTransport", "World"]
 
@@ -309,8 +309,7 @@ class World:
 
         with mock.patch.object(live_module, "make_server", make_server):
             task = asyncio.create_task(live.run(stop))
-            while not servers and not task.done():
-                await asyncio.sleep(0)
+            await wait_until(lambda: bool(servers) or task.done())
         if not servers:
             await task  # raises why the node could not start
         self.runs[name] = NodeRun(stop, task, servers[0].app, resources)

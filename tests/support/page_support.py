@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -313,17 +314,19 @@ def served(crowd: Crowd) -> Iterator[tuple[str, Callable[[Callable[[], None]], N
     """Serve a crowd to everybody on this machine; yield the address, and how to call something in its event loop."""
     app = app_of(crowd, TokensSection(read="open"))
     loop = asyncio.new_event_loop()
-    (port,) = free_ports(1)
+    listener = socket.create_server(("127.0.0.1", 0))  # nobody else can take its port meanwhile
+    port = listener.getsockname()[1]
     server = make_server(app, "127.0.0.1", port)
 
     def run() -> None:
         asyncio.set_event_loop(loop)
-        loop.run_until_complete(server.serve())
+        loop.run_until_complete(server.serve([listener]))
         loop.close()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     while not server.started:
+        assert thread.is_alive(), "the server of the page could not start"
         time.sleep(0.01)
     try:
         yield f"http://127.0.0.1:{port}/", lambda work: loop.call_soon_threadsafe(work) and None
@@ -331,3 +334,4 @@ def served(crowd: Crowd) -> Iterator[tuple[str, Callable[[Callable[[], None]], N
         loop.call_soon_threadsafe(crowd.broadcast.close)
         server.should_exit = True
         thread.join(10)
+        listener.close()

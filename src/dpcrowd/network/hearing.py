@@ -8,6 +8,7 @@ servers the same sum, so it is computed once per audience and given to each of i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -74,9 +75,14 @@ def central_hearing(runs: int, servers: int, one_hop: Hearing | None = None) -> 
 
 def inbox_hearing(messages: int, gain: float) -> Hearing:
     """Return the hearing of one live server with `messages` messages, its own included, in order of their senders."""
+    return Hearing(_row_of_ones(messages), None, gain)
+
+
+@lru_cache(64)  # a server hears as many neighbours in one slot as in the next
+def _row_of_ones(columns: int) -> Any:
     from scipy.sparse import csr_matrix
 
-    return Hearing(csr_matrix(np.ones((1, messages))), None, gain)
+    return csr_matrix(np.ones((1, columns)))
 
 
 def _membership(labels: NDArray[np.integer]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import Field, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,17 +29,34 @@ def pack(value: Any, name: str) -> Arrays:
 
     Fields that are None, or that follow from the others (metadata `saved` is False), are left out.
     """
-    if isinstance(value, np.ndarray | np.generic | int | float):
-        return {name: np.asarray(value)}
-    if isinstance(value, Ledger | Held):
-        return {f"{name}.{key}": array for key, array in value.arrays().items()}
-    if is_dataclass(value) and not isinstance(value, Setting):
-        saved = [f for f in fields(value) if f.metadata.get("saved", True)]
-        parts = [pack(getattr(value, f.name), f"{name}.{f.name}") for f in saved]
-        return {key: array for part in parts for key, array in part.items()}
-    if value is None or isinstance(value, Setting | Scheme):
-        return {}
-    raise TypeError(f"{name}: a state cannot hold {type(value).__name__}")
+    arrays: Arrays = {}
+    _pack_into(arrays, value, name)
+    return arrays
+
+
+def _pack_into(arrays: Arrays, value: Any, name: str) -> None:
+    if isinstance(value, _NUMBERS):
+        arrays[name] = np.asarray(value)
+    elif value is None or isinstance(value, Setting):
+        return
+    elif isinstance(value, _WITH_ARRAYS):
+        for key, array in value.arrays().items():
+            arrays[f"{name}.{key}"] = array
+    elif is_dataclass(value):
+        kind: Any = type(value)
+        for field in _saved_fields(kind):
+            _pack_into(arrays, getattr(value, field), f"{name}.{field}")
+    elif not isinstance(value, Scheme):
+        raise TypeError(f"{name}: a state cannot hold {type(value).__name__}")
+
+
+_NUMBERS = (np.ndarray, np.generic, int, float)
+_WITH_ARRAYS = (Ledger, Held)
+
+
+@cache
+def _saved_fields(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind) if f.metadata.get("saved", True))
 
 
 def unpack(kind: type[Any], arrays: Arrays, name: str) -> Any:
@@ -122,9 +140,17 @@ def to_bytes(arrays: Arrays) -> bytes:
 
     blocks = {}
     for name, array in arrays.items():
-        plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        blocks[name] = (plain.dtype.str, array.shape, plain.tobytes())
+        kind, kind_text = _little_endian(array.dtype)
+        plain = array if array.dtype == kind else array.astype(kind)
+        blocks[name] = (kind_text, array.shape, plain.tobytes())
     return msgpack.encode(blocks)
+
+
+@cache
+def _little_endian(kind: np.dtype[Any]) -> tuple[np.dtype[Any], str]:
+    """Return a kind of numbers in little-endian order, and its name."""
+    little = kind.newbyteorder("<")
+    return little, little.str
 
 
 _KIND = re.compile(r"[<|][biufU][0-9]{1,6}")

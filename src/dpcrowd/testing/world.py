@@ -188,8 +188,14 @@ class Read:
     def of_run(self, run: int, runs: int) -> Read:
         """Return the part of one run in a read of a batch."""
         size = len(self.where) // runs
-        own = slice(run * size, (run + 1) * size)
-        return Read(self.slot, self.number, self.counts[own], self.charge[own], self.sensitivity[own], self.where[own])
+        rows = slice(run * size, (run + 1) * size)
+        return replace(
+            self,
+            counts=self.counts[rows],
+            charge=self.charge[rows],
+            sensitivity=self.sensitivity[rows],
+            where=self.where[rows],
+        )
 
 
 class WatchedNoise:

@@ -183,7 +183,7 @@ def test_servers_whose_disks_fail_and_links_break(files: dict[int, Path], slots:
     tell_story(files[3], slots)
 
 
-@settings(PATIENT, max_examples=examples(20))
+@settings(PATIENT, max_examples=examples(15))
 @given(stories(OF_A))
 @example([[(0.9, ("ahead", "a", 6))], [], [(0.3, ("back", "a")), (0.9, ("fault", "a", "kill after", 0))], []])
 def test_old_copies_wrong_clocks_and_decisions(files: dict[int, Path], slots: list[list[Event]]) -> None:

@@ -181,7 +181,7 @@ def test_the_smoothed_history_is_looked_at(relay_place: Place) -> None:
 PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
-@settings(PATIENT, max_examples=examples(24))
+@settings(PATIENT, max_examples=examples(15))
 @example(STORIES["a slot is nearly full"])
 @given(stories(x_refused=False))
 def test_a_user_whose_check_ins_are_taken_leaves_no_trace(place: Place, story: Story) -> None:

@@ -175,9 +175,10 @@ def test_a_listener_accepts_few_at_a_time() -> None:
         address = listening.getsockname()
         clients = [socket.create_connection(address) for _ in range(20)]
         listener.start()
-        while len(accepted) < 20:
-            await asyncio.sleep(0)
-            turns.append(len(accepted))
+        async with asyncio.timeout(30):
+            while len(accepted) < 20:
+                await asyncio.sleep(0)
+                turns.append(len(accepted))
         listener.close()
         steps = [after - before for before, after in zip([0, *turns], turns, strict=False)]
         assert max(steps) <= 4

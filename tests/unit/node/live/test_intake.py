@@ -458,8 +458,9 @@ def test_many_rows_are_counted_in_steps_and_each_is_counted_or_late(
         async def story() -> None:
             people = rows(*(f"user {number}" for number in range(7)), times=[opens(0)] * 7)
             sent = asyncio.create_task(made.intake.take_checkins(people, opens(0)))
-            while not made.intake.fed(0):
-                await asyncio.sleep(0)
+            async with asyncio.timeout(30):
+                while not made.intake.fed(0):
+                    await asyncio.sleep(0)
             counted = made.intake.seal(0, NORTH)
             assert counted is not None
             refused = await sent
