@@ -95,6 +95,7 @@ class Network(Struct, frozen=True, kw_only=True):
     servers        all servers, this one included, where the scheme passes records on; empty otherwise
     messages_sent  number of messages to neighbours since the start: data, heartbeat, forward
     joined_from    neighbours whose word the estimate began with, of slot `joined_slot`; empty: none
+    join_disagreement  neighbours whose states contradicted each other, or the one that was taken; empty: none
     """
 
     network: str
@@ -119,6 +120,7 @@ class Network(Struct, frozen=True, kw_only=True):
     messages_sent: dict[str, int] = {}
     joined_from: list[str] = []
     joined_slot: int | None = None
+    join_disagreement: list[str] = []
 
 
 class RegionQuality(Struct, frozen=True, kw_only=True):

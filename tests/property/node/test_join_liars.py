@@ -55,9 +55,7 @@ def world() -> World:
     assert node.machine.records is not None
     view = network.nodes[JOINER].view
     stored = tuple(one for one in node.machine.records.contents() if one.origin != "server-2")
-    return World(
-        view, stored, node.machine.server.finalised_state(), lonely.nodes[3].machine.server.finalised_state()
-    )
+    return World(view, stored, node.machine.server.finalised_state(), lonely.nodes[3].machine.server.finalised_state())
 
 
 SPECIAL = [0.0, -1.0, 1e-300, 1e-9, 0.5, 1.0, 1.01, 1.5, 3.0, 1e6, 2.0**52, 1e300, np.inf, -np.inf, np.nan]

@@ -181,6 +181,7 @@ class NodeService:
             machine.records,
             self.executor.sent_by_kind,
             machine.server.joined,
+            machine.contradicting,
         )
 
     def quality(self) -> QualityView:

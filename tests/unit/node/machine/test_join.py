@@ -277,14 +277,15 @@ def test_a_server_that_was_cut_off_for_long_joins_when_a_link_is_back() -> None:
     assert_one_estimate(network, 21, 30)
 
 
-def lie(network: Network, liar: int, change: Any, name: str = "base") -> None:
-    """One neighbour sends another state than the one it has."""
+def lie(network: Network, liar: int, change: Any, *names: str) -> None:
+    """One neighbour sends another state than the one it has; another estimate, and the level that follows from it."""
     server = network.nodes[liar].machine.server
     honest = server.finalised_state
 
     def changed() -> bytes:
         arrays = from_bytes(honest())
-        arrays[name] = np.asarray(change(arrays[name]), dtype=arrays[name].dtype)
+        for name in names or ("base", "level"):
+            arrays[name] = np.asarray(change(arrays[name]), dtype=arrays[name].dtype)
         return to_bytes(arrays)
 
     server.finalised_state = changed  # type: ignore[method-assign]
