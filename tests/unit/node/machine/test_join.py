@@ -396,6 +396,18 @@ def test_a_state_that_claims_too_much_certainty_is_refused_by_its_sender() -> No
     assert node.machine.server.joined.sources == ("server-1",)
 
 
+def test_who_has_refused_all_neighbours_does_not_ask_for_ever() -> None:
+    """It would answer nobody who joins later."""
+    network = gone(since=9, until=13)
+    for liar in NEAR:
+        lie(network, liar, lambda var: -var, "base_var")
+    network.nodes[AWAY].reports.clear()
+    node = come_back(network, 12, fresh=True)
+    run(network, range(13, 27))
+    assert {one.sender for one in node.refused} == {"server-1", "server-3"}
+    assert events(node).count("join-none") == 1
+
+
 @pytest.mark.parametrize(("name", "change"), [("since", lambda since: since + 18), ("level", lambda level: level * 9)])
 def test_a_state_that_would_void_the_last_records_is_refused(name: str, change: Any) -> None:
     """With accounts that begin later than all others', or people who are not there, no record could contradict it."""
