@@ -132,6 +132,7 @@ class Network(Struct, frozen=True, kw_only=True):
                    may be late. None where the scheme does not pass records on
     messages_sent  number of messages to neighbours since the start: data, heartbeat, forward, join
     joined_from    neighbours whose word the estimate began with, of slot `joined_slot`; empty: none
+    join_disagreement  neighbours whose states contradicted each other, or the one that was taken; empty: none
     """
 
     network: str
@@ -158,6 +159,7 @@ class Network(Struct, frozen=True, kw_only=True):
     messages_sent: dict[str, int] = {}
     joined_from: list[str] = []
     joined_slot: int | None = None
+    join_disagreement: list[str] = []
 
 
 class RegionQuality(Struct, frozen=True, kw_only=True):

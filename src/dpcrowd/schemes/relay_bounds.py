@@ -56,8 +56,10 @@ def least_variance(setting: Setting, samples: int, slots: int | None) -> Floats:
         transition, factor = beliefs.transition[:, 0], beliefs.factor[:, 0]
     interval = max(1, setting.need_guarantee().length // samples)
     square = np.square(transition)
-    added = change * factor * sum(square**step for step in range(interval))
     kept = square**interval
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums = np.where(square == 1.0, float(interval), (1.0 - kept) / (1.0 - square))
+    added = change * factor * sums
     if slots is None:
         return np.asarray(_fixed_point(kept, added, information).min(axis=0))
     variance = np.zeros_like(added)

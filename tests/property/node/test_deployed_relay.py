@@ -63,6 +63,7 @@ def test_a_ring_agrees(files: dict[str, Path]) -> None:
                 kinds = world.runs[name].live.executor.sent_by_kind
                 assert kinds["heartbeat"] > kinds["data"] > 0
                 assert kinds["forward"] > 0
+                assert kinds["join"] == 0, "nobody has missed anything"
         assert not world.refused
 
     run_virtually(story)

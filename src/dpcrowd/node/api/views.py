@@ -240,6 +240,13 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
         ),
     ] = []
     joined_slot: Annotated[int | None, Meta(description="Slot of the state that they have sent.")] = None
+    join_disagreement: Annotated[
+        list[str],
+        Meta(
+            description="Neighbours whose states contradicted each other, or the one that was taken, when this node "
+            "asked for them last; empty: none."
+        ),
+    ] = []
 
 
 class RegionQuality(Struct, frozen=True, kw_only=True):

@@ -97,9 +97,9 @@ def _earlier_files(node: NodeConfig) -> list[tuple[Path, int, str]]:
 
 
 def _keep_earlier(node: NodeConfig, name: str, following: NetworkConfig) -> None:
-    """Keep the copy of a revision that another one has followed, if it belongs to this network."""
+    """Keep the copy of a revision that another one has followed, if that passes records on and is of this network."""
     path = node.data / name
-    if not path.exists():
+    if following.relay is None or not path.exists():
         return
     try:
         text = path.read_text(encoding="utf-8")

@@ -184,6 +184,7 @@ class NodeService:
             machine.records,
             self.executor.sent_by_kind,
             machine.server.joined,
+            machine.contradicting,
         )
 
     def quality(self) -> QualityView:

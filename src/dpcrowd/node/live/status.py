@@ -104,6 +104,7 @@ def network_status(
     records: Records | None = None,
     sent: Mapping[SendKind, int] | None = None,
     joined: Joined | None = None,
+    contradicting: Sequence[str] = (),
 ) -> NetworkStatus:
     """Return the state of a node and of its neighbours.
 
@@ -113,6 +114,7 @@ def network_status(
     records   of all servers; None: the scheme does not pass records on
     sent      kind -> number of messages that were sent
     joined    whose word the estimate began with; None: nobody's
+    contradicting  neighbours whose states contradicted each other, or the one that was taken
     """
     clock = network.clock()
     slot = clock.slot_of(now_ns)
@@ -159,6 +161,7 @@ def network_status(
         servers=[] if records is None else [_server_status(records, name) for name in records.view.names],
         joined_from=[] if joined is None else list(joined.sources),
         joined_slot=None if joined is None else joined.slot,
+        join_disagreement=list(contradicting),
         messages_sent={} if sent is None else {kind: sent.get(kind, 0) for kind in get_args(SendKind)},
     )
 

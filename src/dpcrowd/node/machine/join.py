@@ -63,6 +63,7 @@ class Join:
     contradicting: tuple[str, ...] = ()
     _rounds: int = 0
     _tries: int = 0
+    _last_try: int = -1
     _first: int = 0  # states of earlier slots are not asked for
     _too_large: bool = False
     _asked: dict[str, int] = field(default_factory=dict)
@@ -105,12 +106,13 @@ class Join:
         self.asks, self._tries, self._first, self._rounds = True, 2 * view.records.lag + 2, first, _MOST_ROUNDS
         return []
 
-    def to_ask(self, names: Iterable[str], slot: int) -> list[str]:
+    def to_ask(self, names: Collection[str], slot: int) -> list[str]:
         """Return whom to ask after a slot; from now on they are asked."""
         if not self.asks or slot < self._first:
             return []
         asked = [name for name in names if name not in self._refused and self._asked.get(name, -1) < slot]
-        self._tries -= bool(asked) and slot > max(self._asked.values(), default=-1)
+        if names and slot > self._last_try:  # also if all of them have been refused
+            self._tries, self._last_try = self._tries - 1, slot
         self._asked |= dict.fromkeys(asked, slot)
         return asked
 
@@ -205,7 +207,7 @@ class Join:
         self.answers.clear()
         self._asked.clear()
         self._refused.clear()
-        self._alone = 0
+        self._alone, self._last_try = 0, -1
 
     def clear(self) -> None:
         """Forget everything: slots begin again, or another revision has taken over."""
@@ -255,17 +257,18 @@ def _plausible(state: FinalisedState, view: NetworkView, records: Records) -> Fi
     if not _is_public(int(state.since), int(state.slot), records):
         raise BadInput(
             f"a finalised state with accounts from slot {int(state.since)} on; allowed: the first slot of a revision "
-            "or horizon, or a slot whose records are final."
+            "or horizon, or a slot whose records are final, or cannot be checked here."
         )
     return state
 
 
 def _is_public(since: int, slot: int, records: Records) -> bool:
-    """Whether accounts can have begun with slot `since` at all servers: only that decides which records are too late.
+    """Whether accounts can have begun with slot `since` at all servers: it decides which records are too late.
 
-    A server that has returned to earlier slots, or took a revision late, has accounts of its own for L slots.
+    A server that has returned to earlier slots, or took a revision late, has accounts of its own for L slots. Where an
+    earlier revision is not known, any slot of it can be the first one; its records cannot be checked here anyway.
     """
-    return since <= slot - records.terms.lag + 1 or since in records.account_starts()
+    return since <= max(slot - records.terms.lag + 1, records.first_known) or since in records.account_starts()
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -189,6 +189,13 @@ JOINED_SLOT = Family(
     "Slot of the neighbour's state with which the estimate of this server began; absent: it began with nobody's.",
     labels=("neighbour",),
 )
+JOIN_DISAGREEMENT = Family(
+    "dpcrowd_join_disagreement",
+    "gauge",
+    "Whether the neighbour's state contradicted another one, or the one that was taken, when this server asked for "
+    "them last (1); absent: it did not.",
+    labels=("neighbour",),
+)
 SERVER_MISSING = Family(
     "dpcrowd_server_missing",
     "gauge",
@@ -347,6 +354,7 @@ FAMILIES = (
     RECORDS_REFUSED,
     RECORD_DELAY,
     JOINED_SLOT,
+    JOIN_DISAGREEMENT,
     SERVER_MISSING,
     SERVER_SUSPECTED,
     SERVER_EQUIVOCATES,

@@ -58,6 +58,8 @@ def _set_records(registry: Registry, status: NetworkStatus) -> None:
     for name in status.joined_from:
         assert status.joined_slot is not None
         registry.set(families.JOINED_SLOT, status.joined_slot, neighbour=name)
+    for name in status.join_disagreement:
+        registry.set(families.JOIN_DISAGREEMENT, 1, neighbour=name)
     refused: Counter[str] = Counter()
     for server in status.servers:
         refused.update(server.records_refused)

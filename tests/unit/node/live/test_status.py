@@ -218,13 +218,18 @@ def test_metrics_of_records_are_those_of_the_status() -> None:
     records.equivocators["e"], records.suspects["d"] = 17, 12
     network = network_of(tables(5))
     now, joined = network.clock().opens(30), Joined(("a", "c"), 17)
-    status = network_status(network, "b", set(), {}, Counter(), {}, now, records=records, joined=joined)
+    status = network_status(
+        network, "b", set(), {}, Counter(), {}, now, records=records, joined=joined, contradicting=["c"]
+    )
     assert (status.joined_from, status.joined_slot) == (["a", "c"], 17)
+    assert status.join_disagreement == ["c"]
     registry = Registry()
     set_network(registry, status, {})
     lines = render_all([registry], "reader").splitlines()
     assert 'dpcrowd_records_refused_total{reason="bad-signature"} 3' in lines
     assert 'dpcrowd_joined_slot{neighbour="c"} 17' in lines
+    assert 'dpcrowd_join_disagreement{neighbour="c"} 1' in lines
+    assert not any('dpcrowd_join_disagreement{neighbour="a"}' in line for line in lines)
     for name, family, value in [
         ("d", "suspected", 1),
         ("e", "suspected", 0),

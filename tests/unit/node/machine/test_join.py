@@ -277,14 +277,15 @@ def test_a_server_that_was_cut_off_for_long_joins_when_a_link_is_back() -> None:
     assert_one_estimate(network, 21, 30)
 
 
-def lie(network: Network, liar: int, change: Any, name: str = "base") -> None:
-    """One neighbour sends another state than the one it has."""
+def lie(network: Network, liar: int, change: Any, *names: str) -> None:
+    """One neighbour sends another state than the one it has; another estimate, and the level that follows from it."""
     server = network.nodes[liar].machine.server
     honest = server.finalised_state
 
     def changed() -> bytes:
         arrays = from_bytes(honest())
-        arrays[name] = np.asarray(change(arrays[name]), dtype=arrays[name].dtype)
+        for name in names or ("base", "level"):
+            arrays[name] = np.asarray(change(arrays[name]), dtype=arrays[name].dtype)
         return to_bytes(arrays)
 
     server.finalised_state = changed  # type: ignore[method-assign]
@@ -393,6 +394,18 @@ def test_a_state_that_claims_too_much_certainty_is_refused_by_its_sender() -> No
     assert "server-3 sent a finalised state that is too certain" in node.refused[0].text
     assert node.machine.server.joined is not None
     assert node.machine.server.joined.sources == ("server-1",)
+
+
+def test_who_has_refused_all_neighbours_does_not_ask_for_ever() -> None:
+    """It would answer nobody who joins later."""
+    network = gone(since=9, until=13)
+    for liar in NEAR:
+        lie(network, liar, lambda var: -var, "base_var")
+    network.nodes[AWAY].reports.clear()
+    node = come_back(network, 12, fresh=True)
+    run(network, range(13, 27))
+    assert {one.sender for one in node.refused} == {"server-1", "server-3"}
+    assert events(node).count("join-none") == 1
 
 
 @pytest.mark.parametrize(("name", "change"), [("since", lambda since: since + 18), ("level", lambda level: level * 9)])
