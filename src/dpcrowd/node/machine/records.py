@@ -8,7 +8,8 @@ A record counts once, whoever brings it. When one arrives it is checked before a
     its account and values   at fault is the origin, which has signed them
 
 Only accepted records are kept, stored and forwarded: one per origin and slot, for L slots. What one neighbour can make
-a node check is bounded per slot (`RecordTerms.most_checks`).
+a node check is bounded per slot (`RecordTerms.most_checks`), and far more so if nothing honest is in it
+(`MOST_USELESS`).
 
 The same records everywhere. Estimates are a function of the set of records, so servers must end with the same set
 whatever an origin sends to whom, and in whatever order. Of each origin and slot a server knows one of three things, and
@@ -70,7 +71,10 @@ from dpcrowd.node.wire_records import (
 from dpcrowd.schemes.records import Obstacle, RecordMessages
 from dpcrowd.schemes.server import Server
 
-__all__ = ["Key", "Outgoing", "Records"]
+__all__ = ["MOST_USELESS", "Key", "Outgoing", "Records"]
+
+MOST_USELESS = 64
+"""Signatures of records that no honest server passes on, after which a neighbour is not heard any more in a slot."""
 
 
 _SUSPECT = (
@@ -147,6 +151,7 @@ class Records:
         self._waiting: dict[str, set[int]] = {}  # by origin: slots of records that the filter was not given yet
         self._fused: list[_Held | _Proof] = []  # what the filter was given last
         self._checks: Counter[str] = Counter()
+        self._useless: Counter[str] = Counter()  # of those: of records that no honest server passes on
         self._fresh: dict[_Item, None] = {}  # what has arrived since everything was passed on
         self._adopted: dict[Key, _Held] = {}  # own records of an earlier run, which others have
         self._behind: set[str] = set()  # neighbours that get everything: their links have come up
@@ -300,6 +305,7 @@ class Records:
     def begin_slot(self, slot: int) -> None:
         """Forget what is final when a slot is sealed."""
         self._checks.clear()
+        self._useless.clear()
         first = slot - self.terms.lag + 1
         self._held = {key: held for key, held in self._held.items() if key.slot >= first}
         self._adopted = {key: held for key, held in self._adopted.items() if key.slot >= first}
@@ -437,6 +443,8 @@ class Records:
 
     def _is_limited(self, sender: str, signatures: int = 1) -> bool:
         """Whether a neighbour has had too many signatures checked in this slot for so many more."""
+        if self._useless[sender] >= MOST_USELESS:
+            return True
         return self._checks[sender] + signatures > self.terms.most_checks
 
     def _read(self, sender: str, record: SignedRecord) -> RecordValues | None:
@@ -479,6 +487,7 @@ class Records:
             if view is not self.view:
                 self.late_by[sender, key.origin] += 1
                 return []
+            self._useless[sender] += 1
             text = f"{sender} sent a record of {key.origin} that is not signed by a key that network.toml pins for it."
             return [self._refuse(now, sender, "bad-signature", text)]
         if held is not None:
@@ -488,16 +497,15 @@ class Records:
         if obstacle == "late":
             self.late_by[sender, key.origin] += 1
             return []
-        if obstacle is None and values.is_grouped:
-            text = f"{key.origin} has signed a record of grouped regions, which this version does not use."
-            return [self._refuse(now, key.origin, "grouped", text)]
-        if obstacle is None and not self._is_plausible(values):
-            text = f"{key.origin} has signed a record of far more people than there are."
-            return [self._refuse(now, key.origin, "absurd", text)]
-        if obstacle is None and key.origin == self.me:
+        unusable = self._unusable(sender, key, obstacle, values)
+        if unusable is not None:
+            self._useless[sender] += view is self.view
+            return [self._refuse(now, *unusable)]
+        if obstacle is not None:
+            return []  # its slot is void
+        if key.origin == self.me:  # of an earlier run, which its state knows
             self._adopted.setdefault(key, _Held(record, values.noisy))
-        if obstacle is not None or key.origin == self.me:
-            return self._object(sender, key, obstacle, now)
+            return []
         before = self._above_account(key.origin, server)
         self._held[key] = _Held(record, values.noisy)
         self._waiting.setdefault(key.origin, set()).add(key.slot)
@@ -523,16 +531,26 @@ class Records:
         )
         return self._refuse(now, origin, "above-account", text)
 
-    def _object(self, sender: str, key: Key, obstacle: Obstacle | None, now: int) -> list[Instruction]:
-        """Refuse a record that is validly signed."""
+    def _unusable(
+        self, sender: str, key: Key, obstacle: Obstacle | None, values: RecordValues
+    ) -> tuple[str, str, str] | None:
+        """Return who is at fault, the reason and a text if no server can use a record, so that no honest one sends it.
+
+        It is validly signed.
+        """
         match obstacle:
             case "hops":
                 text = f"{sender} sent a record of {key.origin} that has travelled farther than the network is wide."
-                return [self._refuse(now, sender, "malformed", text)]
+                return sender, "malformed", text
             case "price":
                 text = f"{key.origin} has signed a record for slot {key.slot} with a larger epsilon than a sample has."
-                return [self._refuse(now, key.origin, "above-account", text)]
-        return []  # void, or its own record of an earlier run, which its state knows
+                return key.origin, "above-account", text
+            case None if values.is_grouped:
+                text = f"{key.origin} has signed a record of grouped regions, which this version does not use."
+                return key.origin, "grouped", text
+            case None if not self._is_plausible(values):
+                return key.origin, "absurd", f"{key.origin} has signed a record of far more people than there are."
+        return None
 
     def _learn_path(self, sender: str, key: Key, record: SignedRecord) -> None:
         """Note that a neighbour has a record, and whether it has come a shorter way than before."""
@@ -578,6 +596,7 @@ class Records:
         if not self._signed(sender, view, second) or (held is None and not self._signed(sender, view, first)):
             if view is not self.view:
                 return []
+            self._useless[sender] += 1
             text = f"{sender} sent a proof of equivocation that {key.origin} has not signed."
             return [self._refuse(now, sender, "bad-signature", text)]
         self._known_by(sender).add(("proof", key))
