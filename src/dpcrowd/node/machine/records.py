@@ -290,6 +290,7 @@ class Records:
         """Forget all records: slots begin again, with other numbers."""
         self._released = None
         self.suspects.clear()
+        self.equivocators.clear()
         self._held.clear()
         self._adopted.clear()
         self._proofs.clear()
@@ -321,7 +322,7 @@ class Records:
     def own(self, slot: int) -> SignedRecord | None:
         """Return the own record of a slot, as it is sent; None: there was no sample."""
         held = self._held.get(Key(slot, self.me))
-        return None if held is None else _sent(held.record)
+        return None if held is None else self._sent(held.record)
 
     def add_own(self, slot: int, nano: int, noisy: Floats) -> bytes:
         """Sign and keep the own sample of a slot; return the record as it is stored with its payment."""
@@ -428,9 +429,7 @@ class Records:
             elif is_readable:
                 instructions += self._take_proof(sender, proof, now)
         if dropped:
-            text = (
-                f"{sender} had this server check {self.terms.most_checks} signatures in one slot; the rest is dropped."
-            )
+            text = f"{sender} had this server check more signatures in one slot than it can need; the rest is dropped."
             instructions.append(self._refuse(now, sender, "rate-limited", text))
         return instructions
 
@@ -497,10 +496,10 @@ class Records:
         if obstacle == "late":
             self.late_by[sender, key.origin] += 1
             return []
-        unusable = self._unusable(sender, key, obstacle, values)
-        if unusable is not None:
+        refusal = self._refuse_unusable(sender, key, obstacle, values, now)
+        if refusal is not None:
             self._useless[sender] += view is self.view
-            return [self._refuse(now, *unusable)]
+            return [refusal]
         if obstacle is not None:
             return []  # its slot is void
         if key.origin == self.me:  # of an earlier run, which its state knows
@@ -531,25 +530,23 @@ class Records:
         )
         return self._refuse(now, origin, "above-account", text)
 
-    def _unusable(
-        self, sender: str, key: Key, obstacle: Obstacle | None, values: RecordValues
-    ) -> tuple[str, str, str] | None:
-        """Return who is at fault, the reason and a text if no server can use a record, so that no honest one sends it.
-
-        It is validly signed.
-        """
+    def _refuse_unusable(
+        self, sender: str, key: Key, obstacle: Obstacle | None, values: RecordValues, now: int
+    ) -> RefuseMessage | None:
+        """Refuse a record that is validly signed and that no server can use, so that no honest one sends it."""
         match obstacle:
             case "hops":
                 text = f"{sender} sent a record of {key.origin} that has travelled farther than the network is wide."
-                return sender, "malformed", text
+                return self._refuse(now, sender, "malformed", text)
             case "price":
                 text = f"{key.origin} has signed a record for slot {key.slot} with a larger epsilon than a sample has."
-                return key.origin, "above-account", text
+                return self._refuse(now, key.origin, "above-account", text)
             case None if values.is_grouped:
                 text = f"{key.origin} has signed a record of grouped regions, which this version does not use."
-                return key.origin, "grouped", text
+                return self._refuse(now, key.origin, "grouped", text)
             case None if not self._is_plausible(values):
-                return key.origin, "absurd", f"{key.origin} has signed a record of far more people than there are."
+                text = f"{key.origin} has signed a record of far more people than there are."
+                return self._refuse(now, key.origin, "absurd", text)
         return None
 
     def _learn_path(self, sender: str, key: Key, record: SignedRecord) -> None:
@@ -671,25 +668,39 @@ class Records:
         for lacking, names in missing.items():
             for start in range(0, len(lacking), self.terms.per_message // 2):
                 part = lacking[start : start + self.terms.per_message // 2]
-                records = tuple(_sent(self._held[key].record) for kind, key in part if kind == "record")
+                records = tuple(self._sent(self._held[key].record) for kind, key in part if kind == "record")
                 proofs = tuple(self._proofs[key].proof for kind, key in part if kind == "proof")
                 messages.append(Outgoing(tuple(names), records, proofs))
                 self.forwarded_to.update(dict.fromkeys(names, len(records)))
         return messages
+
+    def _sent(self, record: SignedRecord) -> SignedRecord:
+        """Return a record as the next server gets it: one link farther."""
+        return msgspec.structs.replace(record, hops=min(record.hops + 1, max(self._farthest, 1)))
 
     def has_outgoing(self, neighbours: Iterable[str]) -> bool:
         """Whether a neighbour lacks anything."""
         return any(item not in self._known.get(name, ()) for name in neighbours for item in self._forwardable(name))
 
     def _forwardable(self, neighbour: str) -> list[_Item]:
-        """Return what may be passed on to a neighbour, in order; a record only while its hops are below the reach."""
+        """Return what may be passed on to a neighbour, in order; a record only while its hops are below the reach.
+
+        Where records reach everybody, hops do not matter: no origin has signed them, and a forwarder that names too
+        many would keep a record from others.
+        """
         if neighbour in self._behind or neighbour not in self._known:
             items = sorted(self._everything(), key=lambda item: item[1])
         else:
             items = sorted(self._fresh, key=lambda item: item[1])
-        farthest = len(self.terms.offsets) - 1  # no honest record goes farther, whatever a neighbour says of its way
-        reach = farthest if self.terms.reach is None else min(self.terms.reach, farthest)
+        reach = self.terms.reach
+        if reach is None or reach >= self._farthest:
+            return items
         return [(kind, key) for kind, key in items if kind == "proof" or self._held[key].record.hops < reach]
+
+    @property
+    def _farthest(self) -> int:
+        """Return how many links a record travels at most: no honest one goes farther, whatever a neighbour says."""
+        return len(self.terms.offsets) - 1
 
     # -------------------------------------------------------------------------------------------------------- storing
 
@@ -729,11 +740,6 @@ def _message_of(rows: list[_Row]) -> RecordMessages | None:
     rows.sort(key=lambda row: row[:2])
     slots, origins, nano, hops = (np.array([row[place] for row in rows], dtype=np.int64) for place in range(4))
     return RecordMessages.of(origins, slots, nano, hops, np.stack([row[4] for row in rows]))
-
-
-def _sent(record: SignedRecord) -> SignedRecord:
-    """Return a record as the next server gets it: one link farther."""
-    return msgspec.structs.replace(record, hops=record.hops + 1)
 
 
 def _travelled(record: SignedRecord) -> SignedRecord:
