@@ -598,6 +598,22 @@ MUTANTS = (
         ("property/schemes/test_relay_account.py", "unit/node/machine/test_records.py"),
     ),
     Mutant(
+        "record-above-the-account-counts",
+        "schemes/records.py",
+        "origins = np.flatnonzero(self.counting(last)[slot % self.lag])",
+        "origins = np.flatnonzero(self.held[slot % self.lag])",
+        "Records that are kept only so that all servers decide alike have weight: who samples too often gains by it.",
+        ("property/schemes/test_relay_account.py",),
+    ),
+    Mutant(
+        "useless-records-checked",
+        "node/machine/records.py",
+        "if self._useless[sender] >= MOST_USELESS:",
+        "if False:",
+        "A neighbour can have thousands of forged records checked in every slot.",
+        ("unit/node/machine/test_records.py",),
+    ),
+    Mutant(
         "forwarded-while-counting",
         "node/machine/machine.py",
         "sent = self._exchange is None or self._exchange.sent",

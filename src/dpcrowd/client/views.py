@@ -77,7 +77,7 @@ class NetworkServer(Struct, frozen=True, kw_only=True):
     overdue          slot in which it should have sampled next, and of which no record has arrived; None: nothing is
     missing          whether that record would come too late by now
     suspected_since  slot since which its records count less, because they disagree with others; None: they do not
-    equivocation     last slot for which it has signed two different records; None: none is known
+    equivocation     last slot for which it has signed two different records; None: none of the last `lag` slots
     records          number of its records that were accepted; `records_late` came too late, and `records_refused` were
                      refused, by reason
     """

@@ -38,6 +38,7 @@ class Lie(NamedTuple):
 
     ago     of how many slots before
     values  which records, of three that the origin has signed for the slot
+    hops    how far they have travelled, as the sender says
     early   before honest servers have exchanged anything in this slot, or after
     """
 
@@ -48,6 +49,7 @@ class Lie(NamedTuple):
     ago: int
     values: tuple[int, ...]
     early: bool
+    hops: int = 1
 
 
 lies = st.builds(
@@ -59,21 +61,22 @@ lies = st.builds(
     ago=st.integers(0, FACTS.lag - 1),
     values=st.sampled_from([(0,), (0,), (0,), (1,), (2,), (0, 1), (2, 0)]),
     early=st.booleans(),
+    hops=st.sampled_from([1, 2, 4]),
 )
 
 
-def signed(origin: int, slot: int, value: int) -> SignedRecord:
+def signed(origin: int, slot: int, value: int, hops: int) -> SignedRecord:
     """One of the records that a broken server has signed for a slot; the last one is beyond what can be counted."""
     noisy = np.full(3, (70.0, 900.0, 1e7)[value])
     own = {"digest": DIGEST, "origin": origin, "slot": slot, "nano": FACTS.price}
-    return msgspec.structs.replace(sign_record(noisy, **own, sign=fake_sign(origin)), hops=1)  # type: ignore[arg-type]
+    return msgspec.structs.replace(sign_record(noisy, **own, sign=fake_sign(origin)), hops=hops)  # type: ignore[arg-type]
 
 
 def tell(node: Node, lie: Lie) -> None:
     of = lie.slot - lie.ago
     if of < 0:
         return
-    records = [signed(lie.origin, of, value) for value in lie.values]
+    records = [signed(lie.origin, of, value, lie.hops) for value in lie.values]
     proofs = (Equivocation(*sorted(records, key=pack)),) if len(records) == 2 else ()
     relayed = () if proofs else tuple(records)
     body = Body(VERSION, DIGEST, lie.sender, lie.slot, 2, 0, {}, relayed=relayed, equivocations=proofs)

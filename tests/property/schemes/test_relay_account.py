@@ -280,16 +280,35 @@ def test_records_that_are_refused(message: RecordMessages, counter: str | None) 
 
 def test_a_record_that_comes_too_often_is_refused() -> None:
     """n = 3 in 12 slots: two records of one origin are at least four slots apart."""
-    server = listening()
-    server.hear({1: forged(slot=6)})
+    server, other = listening(), listening()
+    for one in (server, other):
+        one.hear({1: forged(slot=6)})
     for slot in (7, 8, 9):
-        server.observe(slot, [80])
-        server.hear({1: forged(slot=slot)})
+        for one in (server, other):
+            one.observe(slot, [80])
+        extra = server.hear({1: forged(slot=slot, value=9000.0)})
+        assert bits(extra.estimate) == bits(other.hear().estimate), "kept, and without any weight"
     assert server.mailbox.refused.tolist() == [0, 3, 0]
-    server.observe(10, [80])
+    for one in (server, other):
+        one.observe(10, [80])
     server.hear({1: forged(slot=10)})
     assert server.mailbox.refused.tolist() == [0, 3, 0]
     assert server.mailbox.held[10 % NETWORK.lag].tolist() == [False, True, False]
+
+
+def test_a_record_of_an_earlier_slot_takes_the_place_of_a_later_one() -> None:
+    """Which of two records counts must not depend on which arrived first: both servers release the same bits then."""
+    server, other = listening(), listening()
+    first, second = forged(slot=6, value=70.0), forged(slot=7, value=95.0)
+    releases = []
+    for one, early in ((server, None), (other, first)):
+        one.hear(None if early is None else {1: early})
+        one.observe(7, [80])
+        one.hear({1: second})
+        one.observe(8, [80])
+        releases.append(bits(one.hear({1: first} if early is None else None).estimate))
+        assert one.mailbox.counting(8)[[6 % NETWORK.lag, 7 % NETWORK.lag], 1].tolist() == [True, False]
+    assert releases[0] == releases[1]
 
 
 def test_of_two_values_for_one_slot_the_first_counts() -> None:

@@ -120,9 +120,11 @@ class NeighbourStatus(Struct, frozen=True, kw_only=True):
     refused_last: Annotated[dict[str, Time], Meta(description="When the last of them arrived, by reason.")] = {}
     records_received: Annotated[
         int,
-        Meta(description="Number of records, of any server, that it was the first to bring and that were accepted."),
+        Meta(description="Number of records, of any server, that it was the first to bring and that count."),
     ] = 0
-    records_forwarded: Annotated[int, Meta(description="Number of records that were sent to it.")] = 0
+    records_forwarded: Annotated[
+        int, Meta(description="Number of records that were sent to it, while it could be reached.")
+    ] = 0
     records_late: Annotated[
         int, Meta(description="Number of records that it brought after their slot was final; they are not used.")
     ] = 0
@@ -157,10 +159,10 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
         int | None,
         Meta(
             description="Last slot for which it has signed two different records, neither of which counts; null: none "
-            "is known."
+            "of the last `lag` slots is known. /v1/proofs has the records."
         ),
     ] = None
-    records: Annotated[int, Meta(description="Number of its records that were accepted.")] = 0
+    records: Annotated[int, Meta(description="Number of its records that were accepted and count.")] = 0
     records_late: Annotated[int, Meta(description="Number of its records that came after their slot was final.")] = 0
     records_refused: Annotated[
         dict[str, int],

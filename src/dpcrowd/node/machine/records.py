@@ -8,7 +8,8 @@ A record counts once, whoever brings it. When one arrives it is checked before a
     its account and values   at fault is the origin, which has signed them
 
 Only accepted records are kept, stored and forwarded: one per origin and slot, for L slots. What one neighbour can make
-a node check is bounded per slot (`RecordTerms.most_checks`).
+a node check is bounded per slot (`RecordTerms.most_checks`), and far more so if nothing honest is in it
+(`MOST_USELESS`).
 
 The same records everywhere. Estimates are a function of the set of records, so servers must end with the same set
 whatever an origin sends to whom, and in whatever order. Of each origin and slot a server knows one of three things, and
@@ -70,7 +71,10 @@ from dpcrowd.node.wire_records import (
 from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
 from dpcrowd.schemes.server import Server
 
-__all__ = ["Key", "Outgoing", "Records"]
+__all__ = ["MOST_USELESS", "Key", "Outgoing", "Records"]
+
+MOST_USELESS = 64
+"""Signatures of records that no honest server passes on, after which a neighbour is not heard any more in a slot."""
 
 
 _SUSPECT = (
@@ -157,6 +161,7 @@ class Records:
         self._waiting: dict[str, set[int]] = {}  # by origin: slots of records that the filter was not given yet
         self._fused: list[_Held | _Proof] = []  # what the filter was given last
         self._checks: Counter[str] = Counter()
+        self._useless: Counter[str] = Counter()  # of those: of records that no honest server passes on
         self._fresh: dict[_Item, None] = {}  # what has arrived since everything was passed on
         self._adopted: dict[Key, _Held] = {}  # own records of an earlier run, which others have
         self._behind: set[str] = set()  # neighbours that get everything: their links have come up
@@ -333,6 +338,7 @@ class Records:
         """Forget all records: slots begin again, with other numbers."""
         self._released = None
         self.suspects.clear()
+        self.equivocators.clear()
         self._held.clear()
         self._adopted.clear()
         self._proofs.clear()
@@ -348,6 +354,7 @@ class Records:
     def begin_slot(self, slot: int) -> None:
         """Forget what is final when a slot is sealed."""
         self._checks.clear()
+        self._useless.clear()
         first = slot - self.terms.lag + 1
         self._held = {key: held for key, held in self._held.items() if key.slot >= first}
         self._adopted = {key: held for key, held in self._adopted.items() if key.slot >= first}
@@ -363,7 +370,7 @@ class Records:
     def own(self, slot: int) -> SignedRecord | None:
         """Return the own record of a slot, as it is sent; None: there was no sample."""
         held = self._held.get(Key(slot, self.me))
-        return None if held is None else _sent(held.record)
+        return None if held is None else self._sent(held.record)
 
     def add_own(self, slot: int, nano: int, noisy: Floats, groups: Ints | None = None) -> bytes:
         """Sign and keep the own sample of a slot; return the record as it is stored with its payment.
@@ -476,9 +483,7 @@ class Records:
             elif is_readable:
                 instructions += self._take_proof(sender, proof, now)
         if dropped:
-            text = (
-                f"{sender} had this server check {self.terms.most_checks} signatures in one slot; the rest is dropped."
-            )
+            text = f"{sender} had this server check more signatures in one slot than it can need; the rest is dropped."
             instructions.append(self._refuse(now, sender, "rate-limited", text))
         return instructions
 
@@ -491,6 +496,8 @@ class Records:
 
     def _is_limited(self, sender: str, signatures: int = 1) -> bool:
         """Whether a neighbour has had too many signatures checked in this slot for so many more."""
+        if self._useless[sender] >= MOST_USELESS:
+            return True
         return self._checks[sender] + signatures > self.terms.most_checks
 
     def _read(self, sender: str, record: SignedRecord) -> RecordValues | None:
@@ -533,6 +540,7 @@ class Records:
             if view is not self.view:
                 self.late_by[sender, key.origin] += 1
                 return []
+            self._useless[sender] += 1
             text = f"{sender} sent a record of {key.origin} that is not signed by a key that network.toml pins for it."
             return [self._refuse(now, sender, "bad-signature", text)]
         if held is not None:
@@ -542,16 +550,15 @@ class Records:
         if obstacle == "late":
             self.late_by[sender, key.origin] += 1
             return []
-        if obstacle is None and values.is_grouped and not self.terms.groups:
-            text = f"{key.origin} has signed a record of grouped regions, which this network does not use."
-            return [self._refuse(now, key.origin, "grouped", text)]
-        if obstacle is None and not self._is_plausible(values):
-            text = f"{key.origin} has signed a record of far more people than there are."
-            return [self._refuse(now, key.origin, "absurd", text)]
-        if obstacle is None and key.origin == self.me:
+        refusal = self._refuse_unusable(sender, key, obstacle, values, now)
+        if refusal is not None:
+            self._useless[sender] += view is self.view
+            return [refusal]
+        if obstacle is not None:
+            return []  # its slot is void
+        if key.origin == self.me:  # of an earlier run, which its state knows
             self._adopted.setdefault(key, _Held(record, values.noisy, values.groups))
-        if obstacle is not None or key.origin == self.me:
-            return self._object(sender, key, obstacle, now)
+            return []
         before = self._above_account(key.origin, server)
         self._held[key] = _Held(record, values.noisy, values.groups)
         self._waiting.setdefault(key.origin, set()).add(key.slot)
@@ -577,16 +584,24 @@ class Records:
         )
         return self._refuse(now, origin, "above-account", text)
 
-    def _object(self, sender: str, key: Key, obstacle: Obstacle | None, now: int) -> list[Instruction]:
-        """Refuse a record that is validly signed."""
+    def _refuse_unusable(
+        self, sender: str, key: Key, obstacle: Obstacle | None, values: RecordValues, now: int
+    ) -> RefuseMessage | None:
+        """Refuse a record that is validly signed and that no server can use, so that no honest one sends it."""
         match obstacle:
             case "hops":
                 text = f"{sender} sent a record of {key.origin} that has travelled farther than the network is wide."
-                return [self._refuse(now, sender, "malformed", text)]
+                return self._refuse(now, sender, "malformed", text)
             case "price":
                 text = f"{key.origin} has signed a record for slot {key.slot} with a larger epsilon than a sample has."
-                return [self._refuse(now, key.origin, "above-account", text)]
-        return []  # void, or its own record of an earlier run, which its state knows
+                return self._refuse(now, key.origin, "above-account", text)
+            case None if values.is_grouped and not self.terms.groups:
+                text = f"{key.origin} has signed a record of grouped regions, which this network does not use."
+                return self._refuse(now, key.origin, "grouped", text)
+            case None if not self._is_plausible(values):
+                text = f"{key.origin} has signed a record of far more people than there are."
+                return self._refuse(now, key.origin, "absurd", text)
+        return None
 
     def _learn_path(self, sender: str, key: Key, record: SignedRecord) -> None:
         """Note that a neighbour has a record, and whether it has come a shorter way than before."""
@@ -632,6 +647,7 @@ class Records:
         if not self._signed(sender, view, second) or (held is None and not self._signed(sender, view, first)):
             if view is not self.view:
                 return []
+            self._useless[sender] += 1
             text = f"{sender} sent a proof of equivocation that {key.origin} has not signed."
             return [self._refuse(now, sender, "bad-signature", text)]
         self._known_by(sender).add(("proof", key))
@@ -706,25 +722,39 @@ class Records:
         for lacking, names in missing.items():
             for start in range(0, len(lacking), self.terms.per_message // 2):
                 part = lacking[start : start + self.terms.per_message // 2]
-                records = tuple(_sent(self._held[key].record) for kind, key in part if kind == "record")
+                records = tuple(self._sent(self._held[key].record) for kind, key in part if kind == "record")
                 proofs = tuple(self._proofs[key].proof for kind, key in part if kind == "proof")
                 messages.append(Outgoing(tuple(names), records, proofs))
                 self.forwarded_to.update(dict.fromkeys(names, len(records)))
         return messages
+
+    def _sent(self, record: SignedRecord) -> SignedRecord:
+        """Return a record as the next server gets it: one link farther."""
+        return msgspec.structs.replace(record, hops=min(record.hops + 1, max(self._farthest, 1)))
 
     def has_outgoing(self, neighbours: Iterable[str]) -> bool:
         """Whether a neighbour lacks anything."""
         return any(item not in self._known.get(name, ()) for name in neighbours for item in self._forwardable(name))
 
     def _forwardable(self, neighbour: str) -> list[_Item]:
-        """Return what may be passed on to a neighbour, in order; a record only while its hops are below the reach."""
+        """Return what may be passed on to a neighbour, in order; a record only while its hops are below the reach.
+
+        Where records reach everybody, hops do not matter: no origin has signed them, and a forwarder that names too
+        many would keep a record from others.
+        """
         if neighbour in self._behind or neighbour not in self._known:
             items = sorted(self._everything(), key=lambda item: item[1])
         else:
             items = sorted(self._fresh, key=lambda item: item[1])
-        farthest = len(self.terms.offsets) - 1  # no honest record goes farther, whatever a neighbour says of its way
-        reach = farthest if self.terms.reach is None else min(self.terms.reach, farthest)
+        reach = self.terms.reach
+        if reach is None or reach >= self._farthest:
+            return items
         return [(kind, key) for kind, key in items if kind == "proof" or self._held[key].record.hops < reach]
+
+    @property
+    def _farthest(self) -> int:
+        """Return how many links a record travels at most: no honest one goes farther, whatever a neighbour says."""
+        return len(self.terms.offsets) - 1
 
     # -------------------------------------------------------------------------------------------------------- storing
 
@@ -767,11 +797,6 @@ def _message_of(rows: list[_Row]) -> RecordMessages | None:
     own = ungrouped(noisy.shape[1])
     groups = np.stack([own if row[5] is None else row[5] for row in rows])
     return RecordMessages.of(origins, slots, nano, hops, noisy, groups)
-
-
-def _sent(record: SignedRecord) -> SignedRecord:
-    """Return a record as the next server gets it: one link farther."""
-    return msgspec.structs.replace(record, hops=record.hops + 1)
 
 
 def _travelled(record: SignedRecord) -> SignedRecord:

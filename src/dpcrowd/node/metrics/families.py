@@ -211,7 +211,7 @@ SERVER_SUSPECTED = Family(
 SERVER_EQUIVOCATES = Family(
     "dpcrowd_server_equivocates",
     "gauge",
-    "Whether the server is known to have signed two different records for one slot (1), or not (0).",
+    "Whether the server is known to have signed two different records for one of the last `lag` slots (1), or not (0).",
     labels=("server",),
 )
 CALIBRATION_COVERAGE = Family(

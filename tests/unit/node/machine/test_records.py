@@ -10,7 +10,7 @@ import pytest
 
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.records import Key, Records
+from dpcrowd.node.machine.records import MOST_USELESS, Key, Records
 from dpcrowd.node.machine.schedules import Schedules
 from dpcrowd.node.wire import VERSION, Body, encode
 from dpcrowd.node.wire_records import Equivocation, SignedRecord, sign_record, unpack_proof
@@ -414,35 +414,38 @@ def counted_checks(node: Node) -> list[int]:
 def test_one_neighbour_can_have_only_so_many_signatures_checked() -> None:
     """A neighbour that floods a node with records must not keep it busy; it is named, and others are still heard."""
     network, node = listening()
-    most = terms_of(FACTS).most_checks
-    assert most == 4 * 5 * FACTS.lag + 64, "docs/trust.md names this number"
     forged = [signed(4, 8, by=0, value=value) for value in range(60)]
     records_of(node)._checks.clear()
     checks = counted_checks(node)
     for _ in range(8):
         tell(node, forged)
-    assert len(checks) == most
+    assert MOST_USELESS == 64, "docs/trust.md names this number"
+    assert checks == [0, *[4] * 60, 0, *[4] * 4], "two messages, and 64 records"
     assert ("rate-limited", "server-0") in {(one.reason, one.sender) for one in node.refused}
     tell(node, [], sender=2)
-    assert len(checks) == most + 1, "of another neighbour"
+    assert len(checks) == 67, "of another neighbour"
     network.slot(9, COUNTS[9])
     assert_released(network, simulate(FACTS, COUNTS[:10]))
 
 
-@pytest.mark.parametrize("kind", ["message", "slot", "proof"])
-def test_whatever_a_neighbour_sends_its_signatures_are_counted(kind: str) -> None:
-    """Messages without records, of slots that are over, and proofs cost as much as records do."""
-    _, node = listening()
-    most = terms_of(FACTS).most_checks
+@pytest.mark.parametrize(
+    ("kind", "most"), [("message", 4 * 5 * 5 + 64), ("slot", 4 * 5 * 5 + 64), ("proof", 3 + 64), ("absurd", 3 + 64)]
+)
+def test_whatever_a_neighbour_sends_its_signatures_are_counted(kind: str, most: int) -> None:
+    """Messages without records, or of slots that are over, proofs, and records that nobody can use cost as much."""
+    _, node = listening(4)
+    assert terms_of(FACTS).most_checks == 4 * 5 * FACTS.lag + 64, "docs/trust.md names this number"
     records_of(node)._checks.clear()
     checks = counted_checks(node)
-    forged = Equivocation(signed(4, 8, by=0), signed(4, 8, by=0, value=3))
-    for counter in range(most + 20):
+    forged = Equivocation(signed(4, 8), signed(4, 8, by=0, value=3))
+    for counter in range(200):
         body = Body(VERSION, DIGEST, 0, 8, 1 if kind == "slot" else 2, counter, {})
         if kind == "proof":
             body = msgspec.structs.replace(body, equivocations=(forged,) * 30)
+        if kind == "absurd":
+            body = msgspec.structs.replace(body, relayed=(signed(4, 8, value=10**7),) * 30)
         node.give(on.MessageArrived(node.view.ends(8) + 1, "server-0", encode(body, fake_sign(0))))
-    assert most - 1 <= len(checks) <= most
+    assert len(checks) == most
     assert node.refused[-1].reason == "rate-limited"
 
 
