@@ -75,7 +75,7 @@ def make_live(
     """Keys, network.toml and a node.toml for every server; slot 0 opened at the last full second.
 
     every_slot  a fixed interval of 1 slot (DPCrowdW) instead of an adaptive scheme: each slot is paid for
-    relay       relay with this many samples per window, instead
+    relay       relay with this many samples per window, instead; records travel to every server
     """
     keys = make_trial(folder / "keys", names, datetime.now(UTC), days=2)
     ports = free_ports(2 * len(names))
@@ -94,6 +94,7 @@ def make_live(
         scheme="relay" if relay else "dpcrowd-w" if every_slot else "dpcrowd-plus",
         interval=1 if every_slot else None,
         samples=relay,
+        reach="all" if relay else None,
         keys={name: key_of_certificate(keys[name].certificate.read_bytes()) for name in names},
         endpoints=endpoints,
     )

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.node.config import load_pair
-from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.live.intake import IntakeRefused
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage import Storage
 from dpcrowd.schemes.server import Joined
@@ -59,19 +59,33 @@ def write_ring(folder: Path, lag: int, *, observation: str = "paper", lead: int 
 class RingNode:
     """One node, from its start to its end.
 
-    late  slots of records that have arrived after the node had released their slot
+    late   slots of records that have arrived after the node had released their slot
+    unfed  slots whose counts came too late
     """
 
     def __init__(self, path: Path, number: int, counts: NDArray[np.int64], *, vouched: bool = False) -> None:
         self._opened = ExitStack()
         self.node = self._opened.enter_context(live(path, KnownNoise(5, 3, number)))
         self.late: set[int] = set()
+        self.unfed: set[int] = set()
         if vouched:  # nobody could have spoken before the first slot
             self.node.executor.machine.trust.vouched = True
         self._note_late()
         self._stop = asyncio.Event()
-        feeding = asyncio.create_task(_feed(self.node, number, counts))
+        feeding = asyncio.create_task(self._feed(number, counts))
         self._tasks = [asyncio.create_task(self.node.run(self._stop)), feeding]
+
+    async def _feed(self, number: int, counts: NDArray[np.int64]) -> None:
+        """Give the counts of each slot while it is open."""
+        clock = self.node.clock
+        for slot in range(max(clock.slot_of(time.time_ns()), 0), len(counts)):
+            while time.time_ns() < clock.opens(slot):
+                await asyncio.sleep(0.02)
+            of_slot = {region: int(count) for region, count in enumerate(counts[slot, number])}
+            try:
+                await self.node.take_counts(slot, of_slot, time.time_ns())
+            except IntakeRefused:  # a machine that is busy with something else
+                self.unfed.add(slot)
 
     def _note_late(self) -> None:
         meter: Any = self.node.executor._meter
@@ -108,16 +122,6 @@ class RingNode:
         return {one.slot: one for one in await self.node.estimates(first, last, None, 100)}
 
 
-async def _feed(node: LiveNode, number: int, counts: NDArray[np.int64]) -> None:
-    """Give the counts of each slot while it is open."""
-    clock = node.clock
-    for slot in range(max(clock.slot_of(time.time_ns()), 0), len(counts)):
-        while time.time_ns() < clock.opens(slot):
-            await asyncio.sleep(0.02)
-        of_slot = {region: int(count) for region, count in enumerate(counts[slot, number])}
-        await node.take_counts(slot, of_slot, time.time_ns())
-
-
 class ChildNode:
     """A node in a process of its own."""
 
@@ -132,17 +136,18 @@ class ChildNode:
         self._process.send_signal(signal.SIGKILL)
         self._process.communicate()
 
-    def end(self) -> set[int]:
-        """Let the node end; return slots of records that arrived after it had released their slot."""
+    def end(self) -> tuple[set[int], set[int]]:
+        """Let the node end; return `late` and `unfed` of `RingNode`."""
         text, _ = self._process.communicate(b"\n", timeout=60)
-        return set(json.loads(text))
+        late, unfed = json.loads(text)
+        return set(late), set(unfed)
 
 
 async def _run_child(path: Path, number: int, lag: int, vouched: bool) -> None:
     node = RingNode(path, number, ring_counts(lag), vouched=vouched)
     await asyncio.to_thread(sys.stdin.readline)  # the parent says when it is over, or has ended
     await node.end()
-    print(json.dumps(sorted(node.late)))
+    print(json.dumps([sorted(node.late), sorted(node.unfed)]))
 
 
 def stored_releases(path: Path) -> dict[int, SlotRelease]:

@@ -134,13 +134,13 @@ def _joined(network: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _sent(sent: dict[str, int]) -> list[tuple[str, str]]:
     """Return a line on the messages that were sent, by kind."""
-    plural = {
+    names = {
         "data": "with a sample",
         "heartbeat": "heartbeats",
         "forward": "with records of others",
-        "join": "to join",
+        "join": "for joining",
     }
-    parts = [f"{number:,} {plural.get(kind, kind)}" for kind, number in sent.items() if number]
+    parts = [f"{number:,} {names.get(kind, kind)}" for kind, number in sent.items() if number]
     return [("messages", f"{', '.join(parts)} since the start")] if parts else []
 
 

@@ -21,8 +21,8 @@ once to the neighbours that do not have it, together with what arrives within a 
 later records go with the next slot. A slot is released when all neighbours have sent their messages and the records of
 all servers that sample in it have arrived, or at the deadline. Nothing is forwarded between the seal and the own
 message, since counting takes its time then, and check-ins are forgotten after the deadline: the moment at which a
-record is passed on depends on other servers alone. Who has lost records that nobody keeps any more asks its neighbours
-for what has followed from them (`join`).
+record is passed on depends on other servers, and on how busy the machine is, not on what was counted. Who has lost
+records that nobody keeps any more asks its neighbours for what has followed from them (`join`).
 
 The next revision of the network takes over between two slots: the exchange that is open is closed, what the revision
 promises is declared, and the server's estimates go on under it (`go_on`). If that fails, a full disk say, the revision
