@@ -78,7 +78,8 @@ def test_a_group_whose_sum_grows_is_divided() -> None:
     one = new_groups(WALK, WEAK, small, np.full(6, 30.0))
     assert len(set(one)) == 1
     assert is_tolerable(one, WALK, WEAK, np.full(6, 0.5 * deviation), np.full(6, 30.0))
-    assert not is_tolerable(one, WALK, WEAK, grown, np.full(6, 30.0))
+    assert is_tolerable(one, WALK, WEAK, grown, np.full(6, 30.0)), "choices do not flap"
+    assert not is_tolerable(one, WALK, WEAK, np.full(6, 1.5 * deviation), np.full(6, 30.0))
     assert len(set(new_groups(WALK, WEAK, grown, np.full(6, 30.0)))) > 1
 
 
