@@ -56,8 +56,8 @@ def slot_information(shares: Floats, noise_var: float, samples: int, length: int
 def settled_var(transition: Floats, process_var: Floats, information: float) -> Floats:
     """Return the variance in which a filter settles: M of 1/M = 1/(a^2 M + q) + information.
 
-    >>> float(settled_var(np.array(1.0), np.array(2.0), 1.0))
-    1.0
+    >>> float(settled_var(np.array(1.0), np.array(0.5), 1.0))
+    0.5
     """
     square = np.square(transition)
     linear = 1.0 - square + information * process_var
