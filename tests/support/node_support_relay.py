@@ -59,6 +59,7 @@ def terms_of(facts: Facts) -> RecordTerms:
         moves=facts.guarantee.users == "pinned",
         least=-1e6,
         most=1e6,
+        groups=facts.options.get("groups") == "auto",
     )
 
 

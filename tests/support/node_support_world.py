@@ -46,7 +46,7 @@ _LOOK = _SETTLED + 1.0
 _SMOOTHED = "/v1/estimates?smoothed=true"
 _PATHS = (
     *("/readyz", "/healthz", "/v1/network", "/v1/budget", "/v1/quality", "/metrics"),
-    *("/v1/estimates/latest", "/v1/estimates", _SMOOTHED),
+    *("/v1/estimates/latest", "/v1/estimates", _SMOOTHED, "/v1/estimates?view=nonnegative"),
     *("/v1/history", "/v1/neighbours", "/v1/topology", "/v1/readiness", "/page.json"),
 )
 

@@ -114,7 +114,7 @@ def _consistent(cross: Floats, spread: Floats, variance: Floats) -> Floats:
     That happens where the crowd, and with it the deviations, has become smaller. The sum of x^2/spread is at most P.
     """
     explained = ordered_sum(np.square(cross) / spread)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         factor = np.where(explained > variance, np.sqrt(variance / explained), 1.0)
     return cross * factor
 

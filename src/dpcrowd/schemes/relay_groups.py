@@ -9,11 +9,12 @@ Let lambda be the information of all records per slot, n/w sum H^2/R, and M(a, q
 that information settles: 1/M = 1/(a^2 M + q) + lambda.
 
 Without a course, a region by itself has the error M_k = M(1, Q_k). A group of n regions whose sum is s has an error of
-M(1, sum Q)/n^2 from the sum, and (s/n)^2 + s/n from its unknown division. Regions whose level is at most one standard
-deviation, of M_k or of the last release, are small. They are joined, in the order of the regions, as long as the sum
-of a group stays below twice the mean of their sqrt(M_k), and a group is formed if its error is below that of its
-members by themselves. A region that grows enlarges the sum of its group; the group is divided, and divided again,
-until the region is by itself.
+M(1, sum Q)/n^2 from the sum, and (s/n)^2 + s/n from its unknown division. Levels are those of the last release, in its
+non-negative view: noise above 0 does not make a region large, and noise below 0 does not make a sum small. Regions
+whose level is at most one standard deviation, of M_k or of the last release, are small. They are joined, in the order
+of the regions, as long as the sum of a group stays below four times the mean of their sqrt(M_k), and a group is formed
+if its error is below that of its members by themselves. A region that grows enlarges the sum of its group; the group is
+divided, and divided again, until the region is by itself.
 
 With a course the model says what to expect of each region, and independent regions would lose by being joined, if only
 a little. Regions that rise and fall together gain, and the model does not know whether they do. So all regions are
@@ -29,6 +30,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.filters.observation import ROUNDING
 from dpcrowd.schemes.records import ungrouped
 from dpcrowd.schemes.relay_filter import diagonal
@@ -36,7 +38,7 @@ from dpcrowd.schemes.relay_state import RelayState, servers_per_run
 
 __all__ = ["choose_groups", "grouped_var", "new_groups", "settled_var", "slot_information"]
 
-_LARGEST_SUM = 2.0
+_LARGEST_SUM = 4.0
 _STAYS = 2.0
 _FEWER_DRAWS = 0.75
 _TELLS_NOTHING = 0.02
@@ -54,8 +56,8 @@ def slot_information(shares: Floats, noise_var: float, samples: int, length: int
 def settled_var(transition: Floats, process_var: Floats, information: float) -> Floats:
     """Return the variance in which a filter settles: M of 1/M = 1/(a^2 M + q) + information.
 
-    >>> float(settled_var(np.array(1.0), np.array(2.0), 1.0))
-    1.0
+    >>> float(settled_var(np.array(1.0), np.array(0.5), 1.0))
+    0.5
     """
     square = np.square(transition)
     linear = 1.0 - square + information * process_var
@@ -77,6 +79,8 @@ def choose_groups(state: RelayState, slot: int, shares: Floats, due: Bools, samp
     if setting.regions < 2:
         return groups
     level, level_var = _released(state)
+    if setting.model.course is None:
+        level = nonnegative_view(np.where(np.isfinite(level_var), level, np.nan), level_var)
     noise_var = setting.tuning.alpha * float(state.amount_var.max())
     per_run = setting.servers // setting.runs if setting.peers is None else 1
     networks = shares.reshape(-1, servers_per_run(setting)) if setting.peers is None else setting.peers.shares[None]

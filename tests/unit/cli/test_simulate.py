@@ -20,7 +20,7 @@ KEYS = {
     *("total_error", "mae", "rmse", "by_size", "burn_in"),
     *("exhausted_at", "exhausted_servers"),
 }
-RELAY_KEYS = {"samples", "reach", "hops_per_slot", "lag"}
+RELAY_KEYS = {"samples", "reach", "hops_per_slot", "lag", "groups"}
 ALONE = {"fast", "rescuedp", "bd", "ba", "pegasus", "uniform", "sample", "kalman-uniform"}
 WITHOUT_INTERVALS = {"bd", "ba", "dbd", "dba", "pegasus", "dpegasus"}
 

@@ -87,6 +87,12 @@ def test_a_record_is_small(regions: int) -> None:
     assert len(usual.values) == 2 * regions
     assert len(pack(record_of(np.full(regions, LARGEST)))) <= most_record_bytes(regions)
     assert unpack_record(pack(usual)) == usual
+    if regions > 1:
+        groups = np.arange(regions)
+        groups[-1] = 0
+        joined = record_of(np.full(regions, LARGEST), groups=groups)
+        assert len(pack(joined)) <= most_record_bytes(regions)
+        assert read_values(msgspec.structs.replace(joined, hops=1), regions).groups.tolist() == groups.tolist()
 
 
 def test_what_is_signed() -> None:

@@ -1,4 +1,4 @@
-"""Groups of records in a saved state: stored only where a record has any, and read as earlier builds wrote them."""
+"""Which regions relay joins, and what a record of groups reveals of the counts behind it."""
 
 from __future__ import annotations
 
@@ -8,83 +8,159 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dpcrowd
 from dpcrowd.errors import BadInput
-from dpcrowd.schemes.relay_state import RelayState
+from dpcrowd.filters import Course, ProcessModel
+from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.records import RecordMessages
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_groups import is_tolerable, new_groups, settled_var
 from dpcrowd.schemes.server import Server
-from dpcrowd.schemes.snapshot import from_bytes, to_bytes
-from node_support_relay import counts_of, facts_of
-from project_support import TESTS
-from relay_support import message_of
-from schemes_support import bits
+from relay_support import Network
 
-STORED = TESTS / "fixtures" / "v0.2.dev-14" / "states" / "relay.state"
-"""Server 0 of three after slot 11, with the groups of all records, as the first builds with relay have stored it."""
-FACTS = replace(facts_of(servers=3), observation="binomial")
-COUNTS = counts_of(FACTS, 20)
+WALK = ProcessModel.of(1.0, np.full(6, 1.0))
+WEAK = 1e-3  # information per slot: a region by itself has a deviation of 5.5
 
 
-def run(server: Server, slots: range, sent: dict[tuple[int, int], Any]) -> list[Any]:
-    """Let slots pass at server 0, which gets the records of the other two at once."""
-    others = [FACTS.server(number) for number in (1, 2)]
-    releases = []
-    for slot in range(slots.stop):
-        for number, other in enumerate(others, start=1):
-            other.observe(slot, COUNTS[slot, number])
-            if (sample := other.open_sample()) is not None:
-                sent[number, slot] = sample[1].copy()
-            other.hear()
-        if slot in slots:
-            server.observe(slot, COUNTS[slot, 0])
-            keys = [key for key in sorted(sent) if key[1] == slot]
-            releases.append(server.hear({3: message_of(sent, keys, FACTS.price)} if keys else None))
-    return releases
+def network_of(model: ProcessModel = WALK, **options: Any) -> Network:
+    return Network(
+        shares=np.full(4, 0.25),
+        model=model,
+        guarantee=Guarantee.window(8, 1.0),
+        samples=4,
+        phases=np.arange(4, dtype=np.int64) * 2,
+        lag=4,
+        observation="binomial",
+        options={"groups": "auto", **options},
+    )
 
 
-def state_of(server: Server) -> RelayState:
-    state: RelayState = server._state
-    return state
+class Recorded:
+    """Noise that returns fixed numbers, whatever the counts are, and remembers what it was given."""
+
+    private = False
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[Any, Any, Any]] = []
+
+    def noisy(self, slot: int, counts: Any, amount: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
+        self.reads.append((counts.copy(), sensitivity, np.broadcast_to(where, counts.shape).copy()))
+        return np.where(where, np.random.default_rng([slot, 1]).integers(-4, 8, counts.shape), 0.0)
 
 
-def test_a_state_with_the_groups_of_all_records_goes_on() -> None:
-    """A folder of an earlier build would otherwise begin from nothing, or refuse to start."""
-    assert "state.groups" in from_bytes(STORED.read_bytes())
-    server, continuous = FACTS.server(0), FACTS.server(0)
-    server.restore(STORED.read_bytes())
-    expected = run(continuous, range(16), {})[12:]
-    for mine, theirs in zip(run(server, range(12, 16), {}), expected, strict=True):
-        assert bits(mine.estimate) == bits(theirs.estimate)
-        assert bits(mine.variance) == bits(theirs.variance)
-    assert server.save() == continuous.save()
+def play(counts: Any, network: Network) -> tuple[Recorded, list[bytes]]:
+    """A server alone with these counts in every slot; its noise, and its state after each slot."""
+    noise = Recorded()
+    options: dict[str, Any] = {"number": 0, "share": 0.25, "allow_simulated_noise": True}
+    server = Server(network.scheme(), network.setting(0), noise, **options)
+    states = []
+    for slot in range(24):
+        server.observe(slot, counts)
+        server.hear()
+        states.append(server.save())
+    return noise, states
 
 
-def test_groups_are_not_stored_where_no_record_has_any() -> None:
-    """They were half of every state, which is stored in every slot, and say nothing."""
-    server = FACTS.server(0)
-    run(server, range(8), {})
-    assert "state.groups" not in from_bytes(server.save())
+def test_small_regions_share_a_draw_and_large_ones_do_not() -> None:
+    """A large region in a group would be divided among empty ones."""
+    level = np.array([0.0, 1.0, 400.0, 2.0, 1.0, 0.0])
+    groups = new_groups(WALK, WEAK, level, np.full(6, 30.0))
+    assert groups.tolist() == [0, 0, 2, 0, 0, 0]
+    assert new_groups(WALK, WEAK, level, np.full(6, np.inf)).tolist() == list(range(6)), "nothing is known yet"
+    precise = 1e3
+    assert new_groups(WALK, precise, level, np.full(6, 1e-3)).tolist() == list(range(6)), "records tell all"
 
 
-def test_groups_that_a_record_has_are_stored_until_it_is_final() -> None:
-    """A record that is passed on after a restart without its groups would be another record, under its signature."""
-    server = FACTS.server(0)
-    run(server, range(8), {})
-    state = state_of(server)
-    state.noisy[7 % FACTS.lag, 1, 1] = 0.0
-    state.put_groups(np.array([7 % FACTS.lag]), np.array([1]), np.array([[0, 0, 2]]))
-    restored = FACTS.server(0)
-    restored.restore(server.save())
-    assert state_of(restored).groups_of(np.array([7 % FACTS.lag]), np.array([1])).tolist() == [[0, 0, 2]]
-    assert state_of(restored).groups_of(np.array([6 % FACTS.lag]), np.array([1])).tolist() == [[0, 1, 2]]
-    moved = FACTS.server(0)
-    moved.take_over(server.save(), FACTS.server(0), range(3), [0, 2, 1])
-    assert state_of(moved).groups_of(np.array([7 % FACTS.lag]), np.array([2])).tolist() == [[0, 0, 2]]
-    run(restored, range(8, 8 + FACTS.lag), {})
-    assert state_of(restored).groups is None
+def test_a_group_whose_sum_grows_is_divided() -> None:
+    """A region that grows inside a group would otherwise never be found."""
+    deviation = float(np.sqrt(settled_var(np.ones(()), np.ones(()), WEAK)))
+    small, grown = np.full(6, 0.3 * deviation), np.full(6, 0.9 * deviation)
+    one = new_groups(WALK, WEAK, small, np.full(6, 30.0))
+    assert len(set(one)) == 1
+    assert is_tolerable(one, WALK, WEAK, np.full(6, 0.5 * deviation), np.full(6, 30.0))
+    assert is_tolerable(one, WALK, WEAK, grown, np.full(6, 30.0)), "choices do not flap"
+    assert not is_tolerable(one, WALK, WEAK, np.full(6, 1.5 * deviation), np.full(6, 30.0))
+    assert len(set(new_groups(WALK, WEAK, grown, np.full(6, 30.0)))) > 1
 
 
-def test_groups_of_another_size_are_refused() -> None:
-    """They belong to another network: a server that took them would fail in the next slot."""
-    arrays = from_bytes(STORED.read_bytes())
-    arrays["state.groups"] = arrays["state.groups"][:, :2]
-    with pytest.raises(BadInput, match="groups"):
-        FACTS.server(0).restore(to_bytes(arrays))
+def test_with_a_course_only_regions_of_which_records_tell_nothing_are_joined() -> None:
+    """Records that tell something about a region are worth more by themselves."""
+    level = np.array([[1.0, 2.0, 900.0]])
+    model = ProcessModel.around(Course(level, np.array([[1.0, 2.0, 9000.0]])), 0.5)
+    assert new_groups(model, WEAK, level[0], np.zeros(3)).tolist() == [0, 0, 2]
+    assert new_groups(model, WEAK, level[0], np.array([0.0, 500.0, 0.0])).tolist() == [0, 1, 2], "it has left its past"
+
+
+def test_one_user_changes_one_sum_by_one() -> None:
+    """The sensitivity of a record must stay that of single regions, or its noise would be too small."""
+    counts = np.array([0, 1, 90, 2, 0, 1])
+    without, _ = play(counts, network_of())
+    for region in range(6):
+        more = counts.copy()
+        more[region] += 1
+        with_user, _ = play(more, network_of())
+        joined = False
+        for (one, price, where), (other, other_price, also) in zip(without.reads, with_user.reads, strict=True):
+            assert (where == also).all()
+            assert price == other_price == 1
+            assert np.abs(other - one)[where].sum() == 1, "each user is in one group"
+            joined |= not where.all()
+        assert joined, "no record joins regions: the test shows nothing"
+
+
+def test_the_choice_depends_on_released_values_alone() -> None:
+    """Groups that followed raw counts would reveal them without paying: the noisy values are the same here."""
+    _, states = play(np.array([0, 1, 90, 2, 0, 1]), network_of())
+    _, others = play(np.array([70, 1, 0, 0, 300, 1]), network_of())
+    assert states == others
+
+
+def test_a_record_holds_nothing_of_the_members() -> None:
+    """A value at a member's place would be a second release that nobody has paid for."""
+    network = network_of()
+    server = network.server(0)
+    for slot in range(24):
+        message = server.observe(slot, np.array([0, 1, 90, 2, 0, 1]))
+        if message is not None:
+            assert isinstance(message, RecordMessages)
+            message.check_values("server 0")
+            groups, sample = server.open_groups(), server.open_sample()
+            assert groups is not None
+            assert sample is not None
+            assert (message.groups[0] == groups).all()
+            assert not sample[1][groups != np.arange(6)].any()
+        server.hear()
+
+
+def test_states_saved_before_groups_existed_are_still_good() -> None:
+    """An option that is off must not change the fingerprint of a server's state."""
+    plain, off = replace(network_of(), options={}), network_of()
+    off = replace(off, options={"groups": "off"})
+    saved = plain.server(0).save()
+    off.server(0).restore(saved)
+    with pytest.raises(BadInput, match="another server or setting"):
+        network_of().server(0).restore(saved)
+    assert "groups" not in vars(Relay(samples=1))
+
+
+def test_an_unknown_choice_is_refused() -> None:
+    """A misspelt option must not mean that regions are joined, or that they are not."""
+    with pytest.raises(BadInput, match="auto"):
+        Relay(samples=1, groups="on")  # type: ignore[arg-type]
+
+
+def test_simulate_takes_groups_and_scores_the_non_negative_view() -> None:
+    """Both are reported beside what they are compared with: the choice by scheme, the view's error by run."""
+    counts = np.random.default_rng(1).poisson(0.5, (40, 8))
+    common: dict[str, Any] = {"servers": 4, "density": 1.0, "window": 10, "runs": 2, "jobs": 1, "burn_in": 5}
+    result = dpcrowd.simulate("relay", counts, groups="auto", nonnegative=True, **common)
+    (row,) = result.summary()
+    assert row["groups"] == "auto"
+    assert 0.0 < row["nonnegative"]["total_error"]["mean"] < row["total_error"]["mean"]
+    assert set(row["nonnegative"]) == {"total_error", "mae"}
+    table = result.table()
+    assert len(table["nonnegative_mae"]) == 2
+    without = dpcrowd.simulate("relay", counts, **common)
+    assert "nonnegative" not in without.summary()[0]
+    assert "nonnegative_mae" not in without.table()
+    assert row["total_error"]["mean"] < without.summary()[0]["total_error"]["mean"]

@@ -28,6 +28,7 @@ from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_
 from dpcrowd.sim.notes import overlap_notes, promise
 from dpcrowd.sim.planner.adopt import adopt_settings, name_levels
 from dpcrowd.sim.planner.goal import Goal, parse_goal
+from dpcrowd.sim.planner.groups import GroupsPlan, plan_groups
 from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of, guarantee_of, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
 from dpcrowd.sim.planner.request import EQUAL, Levels, PlanRequest, levels_of_model, read_levels
@@ -86,6 +87,7 @@ class NetworkPlan:
     goal, solution  what was asked for, and what reaches it, if it was to be solved
     remarks         what cannot be reached, and what the plan assumes
     server_names    those of a network.toml; None: the servers have no names yet
+    groups          what is predicted of small regions that share one draw of noise
     """
 
     request: PlanRequest
@@ -108,6 +110,7 @@ class NetworkPlan:
     remarks: tuple[str, ...]
     server_names: tuple[str, ...] | None = None
     shares_by_region: tuple[tuple[float, ...], ...] | None = None
+    groups: GroupsPlan | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values, as `dpcrowd plan --json` prints it."""
@@ -142,6 +145,7 @@ class NetworkPlan:
             "goal": None if self.goal is None else str(self.goal),
             "goal_reached": self.goal_reached,
             "solved": None if self.solution is None else {self.solution.variable: self.solution.value},
+            "groups": None if self.groups is None else dict(vars(self.groups)),
             "remarks": list(self.remarks),
         }
 
@@ -328,12 +332,18 @@ def _assemble(
     ]
     by_reach = [_row(request, predict(request, choice.reach, choice.samples)) for choice in choices(request)]
     by_reach.append(by_reach.pop(0))  # "all" comes last
+    facts = facts_of(request, prediction.reach)
+    groups = None if request.has_shares_by_region else plan_groups(facts, prediction)  # which need one share per server
+    if groups is not None and (
+        (remark := groups.remark(len(request.levels), facts.model.course is not None)) is not None
+    ):
+        remarks = [*remarks, remark]
     return NetworkPlan(
         request=request,
         guarantee=guarantee_of(request),
         promise=promise(config, config.entrants[0]) or "",
         servers=config.servers,
-        shares=tuple(_counted_parts(prediction, facts_of(request, prediction.reach).shares).tolist()),
+        shares=tuple(_counted_parts(prediction, facts.shares).tolist()),
         shares_by_region=request.shares if request.has_shares_by_region else None,  # type: ignore[arg-type]
         links=static,
         observation=config.observation,
@@ -349,6 +359,7 @@ def _assemble(
         solution=solution,
         remarks=(*remarks, *overlap_notes(config)),
         server_names=names,
+        groups=groups,
     )
 
 

@@ -62,6 +62,17 @@ def test_turnover() -> None:
         network_of(changed(relay_tables(samples=10, turnover=0.1), "guarantee.users", "roaming"))
 
 
+def test_groups() -> None:
+    """Servers that join regions make records that others would refuse, so it is in the digest, unless it is off."""
+    plain, network = network_of(relay_tables(samples=20)), network_of(relay_tables(samples=20, groups="auto"))
+    assert (relay_of(plain).groups, relay_of(network).groups) == ("off", "auto")
+    assert relay_of(network_of(relay_tables(groups="auto"))).groups == "auto", "also with a computed number of samples"
+    assert digest(plain) != digest(network)
+    assert digest(plain) == digest(network_of(relay_tables(samples=20, groups="off"))), "as earlier versions"
+    with pytest.raises(BadInput, match="groups"):
+        network_of(relay_tables(samples=20, groups="on"))
+
+
 def test_users_who_roam_are_sampled_in_lockstep() -> None:
     """Otherwise a user who visits several servers would pay at each of them."""
     network = network_of(changed(relay_tables(samples=10), "guarantee.users", "roaming"))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
+from dpcrowd.filters import ProcessModel
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.records import MOST_USELESS, Key, Records
 from dpcrowd.node.machine.schedules import Schedules
 from dpcrowd.node.wire import VERSION, Body, encode
-from dpcrowd.node.wire_records import Equivocation, SignedRecord, sign_record, unpack_proof
+from dpcrowd.node.wire_records import Equivocation, SignedRecord, sign_record, unpack_proof, unpack_record
 from dpcrowd.schemes.base import Release
 from node_support import DIGEST, Network, Node, body_of, fake_sign
 from node_support_relay import RING, counts_of, facts_of, make_network, simulate, terms_of
@@ -56,6 +58,44 @@ def test_a_ring_releases_what_the_simulator_computes(reach: object, send_offset_
     run(network, range(SLOTS))
     assert_released(network, simulate(facts, COUNTS))
     assert not any(node.refused for node in network.nodes)
+
+
+def test_servers_that_join_regions_release_what_the_simulator_computes() -> None:
+    """Groups that were not signed, stored, read or passed on would give every server other sums; some are restarted."""
+    facts, counts = facts_of(regions=6, groups="auto"), np.zeros((SLOTS, 5, 6), dtype=np.int64)
+    facts = replace(facts, model=ProcessModel.of(1.0, np.full(6, 1.0)))
+    network = make_network(facts)
+    plain = network.deliver
+
+    def restart_one_first() -> None:
+        node = network.nodes[network.nodes[0].machine.server.slot % 5]
+        if node.machine.server.open_sample() is not None:
+            node.restart(node.view.seals(node.machine.server.slot) + 1, vouched=True)
+            for near in RING[node.view.me]:
+                link_up(network, near, node.view.me, node.view.seals(node.machine.server.slot) + 2)
+        plain()
+
+    network.deliver = restart_one_first  # type: ignore[method-assign]
+    run(network, range(SLOTS), counts)
+    assert_released(network, simulate(facts, counts))
+    stored = [unpack_record(one.content) for one in records_of(network.nodes[2]).contents()]
+    assert any(record.groups is not None for record in stored), "no record joins regions: the test shows nothing"
+
+
+def test_a_network_without_groups_refuses_records_of_groups() -> None:
+    """An origin that joined regions where nobody expects it would be summed up by some servers and not by others."""
+    _, node = listening(4)
+    record = sign_record(
+        np.array([7.0, 0.0, 5.0]),
+        digest=DIGEST,
+        origin=4,
+        slot=8,
+        nano=FACTS.price,
+        sign=fake_sign(4),
+        groups=np.array([0, 0, 2]),
+    )
+    tell(node, [msgspec.structs.replace(record, hops=1)])
+    assert any(reason == "grouped" for _, reason in records_of(node).refused)
 
 
 def test_roaming_users_are_sampled_in_lockstep() -> None:

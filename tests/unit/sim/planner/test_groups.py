@@ -1,0 +1,48 @@
+"""What a plan says of groups of small regions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import dpcrowd
+from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.planner.toml import toml_text
+
+NETWORK: dict[str, Any] = {"servers": 4, "density": 1.0, "window": 20, "advice": False, "epsilons": [1.0]}
+
+
+def test_groups_are_recommended_where_they_help() -> None:
+    """Whoever plans a network of many small regions would otherwise not learn of the choice that matters most."""
+    level = [1.0] * 12 + [500.0]
+    result = dpcrowd.plan(level, process_var=[2.0] * 12 + [100.0], dynamic=False, **NETWORK)
+    assert result.groups is not None
+    assert result.groups.recommended == "auto"
+    assert result.groups.draws < 6
+    assert result.groups.grouped_error < 0.9 * result.groups.total_error
+    assert any("--groups auto" in remark for remark in result.remarks)
+    assert result.summary()["groups"]["recommended"] == "auto"
+    assert 'groups = "auto"' in toml_text(result)
+
+
+def test_large_regions_are_not_joined_and_nothing_is_said() -> None:
+    """A remark on groups that would not exist would only confuse."""
+    result = dpcrowd.plan([5000.0, 800.0], process_var=400, dynamic=False, **NETWORK)
+    assert result.groups is not None
+    assert (result.groups.recommended, result.groups.draws) == ("off", 2)
+    assert result.groups.total_error == result.groups.grouped_error
+    assert not any("groups" in remark for remark in result.remarks)
+    assert "groups" not in toml_text(result)
+
+
+def test_with_a_model_independent_regions_gain_nothing() -> None:
+    """The prediction must not promise what only regions that move together can keep."""
+    counts = np.random.default_rng(1).poisson(1.0, (200, 6))
+    model = dpcrowd.fit(counts_from_array(counts), source="drawn for this test")
+    result = dpcrowd.plan(model=model, **NETWORK)
+    assert result.groups is not None
+    assert result.groups.draws < 6
+    assert result.groups.recommended == "off"
+    assert 1.0 <= result.groups.grouped_error / result.groups.total_error < 1.05
+    assert any("rise and fall together" in remark for remark in result.remarks)
