@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+RUNS, QUICK_RUNS = 50, 3  # the defaults of `dpcrowd reproduce`, without and with --quick
 MARKS = {"holds": "✓", "does not hold": "✗", "undecided": "~", "not judged": "–"}
 
 
@@ -23,9 +24,12 @@ def sentence(report: dict[str, Any]) -> str:
     """Return the numbers in words, as both pages print them."""
     summary = report["summary"]
     command = "dpcrowd reproduce --quick" if report["quick"] else "dpcrowd reproduce"
+    if report["runs"] != (QUICK_RUNS if report["quick"] else RUNS):
+        command += f" --runs {report['runs']}"
     return (
         f"Of the paper's {len(report['claims'])} claims {summary['holds']} hold, {summary['does not hold']} do not, "
-        f"and {summary['undecided']} are undecided (`{command}`: {report['runs']} runs of every point)."
+        f"and {summary['undecided']} {'is' if summary['undecided'] == 1 else 'are'} undecided (`{command}`: "
+        f"{report['runs']} runs of every point)."
     )
 
 

@@ -40,7 +40,16 @@ _SECONDS_BETWEEN_LINES = 15.0
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Parameters written by `dpcrowd tune`, one file per data set; may be repeated.",
+    help="Parameters written by `dpcrowd tune`, one file per data set and scheme; may be repeated. Other schemes do "
+    "not get them.",
+)
+@click.option(
+    "--model",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Process model written by `dpcrowd fit`, one per data set; may be repeated. All filters know it, and it is "
+    "public.",
 )
 @click.option("--scheme", "schemes", metavar="A,B,…", help="Schemes of other packages, compared in figure 10.")
 @click.option("--data", metavar="A,B,…", help="Data sets of figure 10.  [default: linear]")

@@ -20,6 +20,7 @@ from dpcrowd.experiments.points.run import Progress, Tick, run_points
 from dpcrowd.experiments.points.store import Store
 from dpcrowd.experiments.relay_table import make_relay_table, relay_points
 from dpcrowd.experiments.report import Facts, page_template, write_report
+from dpcrowd.experiments.report.coverage import coverage_rows
 from dpcrowd.sim.backends import Backend
 
 __all__ = ["Reproduction", "reproduce"]
@@ -43,6 +44,7 @@ def reproduce(
     seed: int = 0,
     data_dir: str | os.PathLike[str] | None = None,
     tuning: Iterable[str | os.PathLike[str]] = (),
+    model: Iterable[str | os.PathLike[str]] = (),
     schemes: Iterable[str] = (),
     data: Iterable[str] = (),
     graph: str = "random",
@@ -55,7 +57,8 @@ def reproduce(
 
     figures   numbers or names, and "relay" for the table of relay beside DPCrowd; none: all of them and the table
     runs      runs per point; without: 50, or 3 if quick
-    tuning    parameter files from `dpcrowd tune`, one per data set
+    tuning    parameter files from `dpcrowd tune`, one per data set and scheme: no other scheme gets its parameters
+    model     process models from `dpcrowd fit`, one per data set: all filters know it
     schemes, data, graph   of other packages, by name or `package:object`: compared with the paper's in figure 10
     backend   local or dask; cluster: the address of a running Dask cluster
     progress  called with a `Tick` whenever a batch of runs has ended
@@ -66,7 +69,7 @@ def reproduce(
     selection = find_figures(names, added=bool(added))
     with_relay_table = not names or RELAY_TABLE in names
     workers = Backend(backend, jobs, cluster)
-    plan = make_plan(runs=runs, quick=quick, seed=seed, data_dir=data_dir, tuning=tuning, added=added)
+    plan = make_plan(runs=runs, quick=quick, seed=seed, data_dir=data_dir, tuning=tuning, models=model, added=added)
     folder = _prepare_folder(Path(out))
     store = Store(folder / "points")
     last = Tick("", 0, 0, 0.0, 0.0)
@@ -89,8 +92,9 @@ def reproduce(
         write_tables(figure, plan, results, folder)
         drawings.append(draw(figure, figure.panels(plan, results), folder))
     judged = judge_all(plan, results, {figure.number for figure in selection}, slot_cost=measure_slot_cost())
+    coverage = coverage_rows(selection, plan, results)
     facts = Facts(seconds=time.monotonic() - start, runs=last.runs, runs_from_disk=from_disk or 0)
-    page, claims = write_report(folder, plan, drawings, judged, facts, relay_table)
+    page, claims = write_report(folder, plan, drawings, judged, facts, relay_table, coverage)
     return Reproduction(page, claims, plan.missing)
 
 

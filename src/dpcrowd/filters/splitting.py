@@ -15,16 +15,36 @@ standard deviation adds up like a bias:
 
     split <- phi a split + (1 - phi) sqrt(1 - 1/n) posterior       phi = M/P, n members; alone (n = 1) it fades away
 
-The released variance contains its square. The estimates do not change.
+The released variance contains its square. The estimates do not change. What is heard of other servers is taken to be
+grouped like the server's own last sample.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 
-__all__ = ["follow_split", "group_sizes", "group_sums", "measured_by_sums"]
+__all__ = ["DividedSums", "follow_split", "group_sizes", "group_sums", "measured_by_sums"]
+
+
+@dataclass
+class DividedSums:
+    """What dividing the sums of groups has done to the errors of N servers, (N, d).
+
+    deviation  the standard deviation that it has added
+    sizes      how many regions were read together with each in the server's last sample
+    """
+
+    deviation: Floats
+    sizes: Ints
+
+    @classmethod
+    def none(cls, servers: int, regions: int) -> DividedSums:
+        """Return the memory before the first slot."""
+        return cls(np.zeros((servers, regions)), np.ones((servers, regions), dtype=np.int64))
 
 
 def group_sums(values: Floats, pivot: Ints) -> Floats:
@@ -58,19 +78,16 @@ def measured_by_sums(
 
 
 def follow_split(
-    before: Floats, prior_var: Floats, posterior: tuple[Floats, Floats], sizes: Ints | None, transition: Floats
-) -> Floats:
-    """Return the standard deviation (N, d) of what dividing sums has added to the errors, after a slot.
+    before: DividedSums, prior_var: Floats, posterior: tuple[Floats, Floats], sizes: Ints, transition: Floats
+) -> DividedSums:
+    """Return the memory after a slot.
 
     posterior  mean and variance
-    sizes      (N, d) how many regions were read together with each; None: every region alone, or none was read
+    sizes      (N, d) how many regions were read together with each, in this slot or when the server sampled last
     """
     mean, var = posterior
     with np.errstate(divide="ignore", invalid="ignore"):
         kept = np.where(np.isfinite(prior_var), var / prior_var, np.where(np.isfinite(var), 0.0, 1.0))
     kept = np.clip(kept, 0.0, 1.0)
-    after = kept * np.abs(transition) * before
-    if sizes is None:
-        return after
     unknown = np.sqrt(1.0 - 1.0 / sizes) * np.maximum(mean, 1.0)
-    return np.where(sizes > 1, after + (1.0 - kept) * unknown, after)
+    return DividedSums(kept * np.abs(transition) * before.deviation + (1.0 - kept) * unknown, sizes)

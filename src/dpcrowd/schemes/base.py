@@ -81,7 +81,7 @@ class Setting:
     peers      for one server on its own: the network that it belongs to (relay)
     learn      whether filters learn from what is released how well the model fits (`filters.learning`)
     turnover   the part of a server's users who are replaced per slot; below 1, relay treats deviations from a share as
-               persistent (`filters.persistence`)
+               persistent (`filters.persistence`), and other filters release wider intervals (`filters.staying`)
     engine     "numba" takes compiled loops, for the simulator; both give the same bits, so it is neither compared nor
                saved
     grouper, pid_loop   deprecated and ignored; give `engine` instead

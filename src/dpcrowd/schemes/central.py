@@ -9,7 +9,7 @@ have to be trusted; its samples are private all the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ class Central(Scheme):
             scheme = DPCrowdPlus(self.grouping)
         inner: Any = scheme.start(setting)
         centre = FilterState(**filter_start(setting))
-        centre.split = None if inner.split is None else inner.split.copy()
+        centre.divided = None if inner.divided is None else replace(inner.divided)
         return CentralState(scheme, inner, centre)
 
     def plan(self, state: CentralState, slot: int, shares: NDArray[np.float64]) -> Plan:

@@ -27,7 +27,7 @@ from dpcrowd.filters import (
 )
 from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.learning import Bank, beliefs_of, combined, predict_bank, start_bank, update_bank
-from dpcrowd.filters.splitting import follow_split, group_sizes, group_sums, measured_by_sums
+from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, group_sums, measured_by_sums
 from dpcrowd.filters.staying import StayingUsers, follow_staying
 from dpcrowd.kernels.engine import compiled
 from dpcrowd.kernels.fusion import add_to_hearers, fuse_sums
@@ -51,7 +51,7 @@ class FilterState:
     slot  () the slot that the posterior is of, if the model has an expected course
     bank  the filters whose mean the posterior is, if the setting says that they learn
     staying  what users who stay have added to the errors; None: everybody chooses a server anew in every slot
-    split    (N, d) standard deviation of what dividing the sums of groups has added; None: there are no groups
+    divided  what dividing the sums of groups has added to the errors; None: there are no groups
     """
 
     setting: Setting
@@ -62,7 +62,7 @@ class FilterState:
     slot: Ints | None = field(default=None, kw_only=True)
     bank: Bank | None = field(default=None, kw_only=True)
     staying: StayingUsers | None = field(default=None, kw_only=True)
-    split: Floats | None = field(default=None, kw_only=True)
+    divided: DividedSums | None = field(default=None, kw_only=True)
 
     def end(self, slot: int) -> None:
         """Remember which slot the posterior is of."""
@@ -194,9 +194,13 @@ class FilterScheme(Scheme):
             spread = _spread(setting, plan, reading, np.isfinite(prior_var))
             part = spread / (setting.tuning.alpha * reading.noise_var + spread)
             state.staying = follow_staying(state.staying, prior_var, state.posterior_var, part, a, setting.turnover)
-        if state.split is not None:
-            sizes = None if plan.pivot is None else group_sizes(plan.pivot, every_region(plan.due, setting.regions))
-            state.split = follow_split(state.split, prior_var, (state.posterior, state.posterior_var), sizes, a)
+        if state.divided is not None:
+            sizes, due = state.divided.sizes, every_region(plan.due, setting.regions)
+            if plan.due.any():
+                now = np.ones_like(sizes) if plan.pivot is None else group_sizes(plan.pivot, due)
+                sizes = np.where(due, now, sizes)
+            posterior = (state.posterior, state.posterior_var)
+            state.divided = follow_split(state.divided, prior_var, posterior, sizes, a)
 
     @staticmethod
     def absorb(
@@ -232,8 +236,8 @@ class FilterScheme(Scheme):
         estimate = state.posterior
         if state.setting.form == "diagonal":
             variance = state.posterior_var if state.staying is None else state.posterior_var + state.staying.extra
-            if state.split is not None:
-                variance = variance + np.square(state.split)
+            if state.divided is not None:
+                variance = variance + np.square(state.divided.deviation)
             if not np.isfinite(variance).all():
                 estimate = np.where(np.isfinite(variance), estimate, np.nan)
         else:

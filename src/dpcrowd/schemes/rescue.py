@@ -19,6 +19,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import unknown_name
+from dpcrowd.filters.splitting import DividedSums
 from dpcrowd.grouping import group_regions
 from dpcrowd.privacy import noise_var
 from dpcrowd.privacy.allocation import rescue, uniform
@@ -68,7 +69,7 @@ class RescueScheme(FilterScheme):
         divides = self.grouping != "none" and setting.observation == "binomial" and setting.form == "diagonal"
         return RescueState(
             **filter_start(setting),
-            split=np.zeros(shape) if divides and setting.model.course is None else None,
+            divided=DividedSums.none(*shape) if divides and setting.model.course is None else None,
             controllers=pid.start(*shape, setting.tuning.integral_window),
             last_release=np.full(shape, np.nan),
             history=np.zeros((setting.servers, setting.tuning.history, setting.regions)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.filters import observation_var
+from dpcrowd.arrays import Floats
+from dpcrowd.filters import ProcessModel, observation_var
 from dpcrowd.privacy import Noise, noise_var
 from dpcrowd.privacy.allocation import uniform
 from dpcrowd.schemes.base import Plan, Reading, Setting
@@ -47,7 +48,26 @@ class Uniform(DirectScheme):
             spread = observation_var(setting.observation, share, setting.model.one_step_var, reading.noisy / share)
             state.last, state.last_share = reading.noisy, share
             state.variance = np.broadcast_to((reading.noise_var + spread) / (share * share), counts.shape)
-        else:  # an old value drifts away from the truth by Q per slot
-            model = setting.model
-            state.variance = state.variance + (model.diagonal_var if model.course is None else model.one_step_var)
+        else:
+            age = plan.slot % setting.need_guarantee().length
+            state.variance = np.maximum(state.variance + _drift(setting.model, plan.slot, age), 0.0)
         return reading
+
+
+def _drift(model: ProcessModel, slot: int, age: int) -> Floats:
+    """Return what a slot adds to the variance (d,) of a value that is `age` slots old.
+
+    Without an expected course the truth is a random walk, which drifts by Q per slot. A course says where it goes: the
+    last value misses that, and what changes beside it.
+    """
+    if model.course is None:
+        return model.diagonal_var
+    return _missed(model, slot, age) - _missed(model, slot - 1, age - 1)
+
+
+def _missed(model: ProcessModel, slot: int, age: int) -> Floats:
+    """Return the mean square (d,) of how far the truth of a slot is from that of `age` slots before."""
+    assert model.course is not None
+    expected = model.course.mean(slot) - model.course.mean(slot - age)
+    around = 2.0 * model.course.settled_var(slot, model.transition) * (1.0 - model.transition**age)
+    return np.square(expected) + around

@@ -18,11 +18,14 @@ from dpcrowd.sim.data.shares import is_partition
 from dpcrowd.sim.fitted import in_sample_note, model_note
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import ObservationNoise, exhaustion
+from dpcrowd.sim.statistics import mean_with_interval
 from dpcrowd.testing import Report, examine_scheme
 
 __all__ = ["notes", "observation_note", "overlap_notes", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
+LEAST_COVERAGE = 0.9
+"""Coverage of 95% intervals below which a result says that they are too narrow."""
 _NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
 _REPORTS: dict[tuple[type[Scheme], str], Report] = {}  # checks take a second; once per scheme and process is enough
 
@@ -153,7 +156,14 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
             remarks.append(in_sample_note(config.fitted, config.in_sample))
     if config.learn and config.form == "matrix":
         remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
-    return [*remarks, *_planned(config), *_uncalibrated(config), *_incomplete(records), *_exhausted(config, records)]
+    return [
+        *remarks,
+        *_planned(config),
+        *_uncalibrated(config),
+        *_narrow(records),
+        *_incomplete(records),
+        *_exhausted(config, records),
+    ]
 
 
 def overlap_notes(config: SimulationConfig) -> list[str]:
@@ -224,16 +234,34 @@ def _uncalibrated(config: SimulationConfig) -> list[str]:
     remarks = []
     windows = [e for e in config.entrants if e.guarantee is not None and e.guarantee.kind == "window"]
     grouped = [entrant.label for entrant in windows if groups_regions(entrant.scheme)]
-    if grouped:
+    if grouped and config.observation == "paper" and config.fitted is None:
         remarks.append(
             f"intervals of {', '.join(grouped)} are uncalibrated: regions of a group share one draw, which the "
             "diagonal form takes for several."
+        )
+    elif grouped and config.fitted is None:
+        remarks.append(
+            f"intervals of {', '.join(grouped)} contain that nobody knows how the sum of a group of regions is divided "
+            "among them; they are wide, and with a process model (model=...) they need not be."
         )
     if any(config.model_of(entrant).transition.ndim == 2 for entrant in config.entrants):
         remarks.append(
             "people move between the regions of these data, which the diagonal form cannot follow: its filters are "
             "less accurate and their intervals too narrow (form=matrix can)."
         )
+    return remarks
+
+
+def _narrow(records: Sequence[RunRecords]) -> list[str]:
+    """Return a remark for each scheme whose intervals contain the truth much less often than they say."""
+    remarks = []
+    for record in records:
+        coverage = mean_with_interval(record.coverage95).mean
+        if coverage is not None and coverage < LEAST_COVERAGE:
+            remarks.append(
+                f"{record.label}: only {coverage:.0%} of its 95% intervals contain the truth. They are too narrow: its "
+                "model does not fit these data."
+            )
     return remarks
 
 

@@ -85,7 +85,7 @@ class Tuned:
 
     def apply(self, data: DataSet) -> DataSet:
         """Return the same data with this model and tuning, and a note that says where they come from."""
-        self._check_fits(data)
+        self.check_fits(data)
         about_q = (FROM_WHOLE_SERIES, GIVEN_BY_HAND)  # no longer true
         notes = tuple(note for note in data.notes if note not in about_q)
         tuning = replace(data.tuning, **self.tuning)
@@ -94,12 +94,14 @@ class Tuned:
     def give(self, data: DataSet, entrants: Sequence[Entrant]) -> tuple[DataSet, tuple[Entrant, ...]]:
         """Return the entrants, of which those that run the tuned scheme have this model and tuning, and the data.
 
-        Other schemes keep the parameters of the data; the notes of the data name them.
+        Other schemes keep the parameters of the data; the notes of the data name them. A process model that the data
+        have been given takes the place of this A and Q.
         """
-        self._check_fits(data)
+        self.check_fits(data)
         tuning = replace(data.tuning, **self.tuning)
+        model = self.model if data.model.course is None else None
         given = tuple(
-            replace(one, model=self.model, tuning=tuning) if one.scheme.name == self.scheme else one for one in entrants
+            replace(one, model=model, tuning=tuning) if one.scheme.name == self.scheme else one for one in entrants
         )
         others = [one.label for one in entrants if one.scheme.name != self.scheme]
         about_q = () if others else (FROM_WHOLE_SERIES, GIVEN_BY_HAND)  # no longer true
@@ -117,7 +119,8 @@ class Tuned:
             return 0
         return max(0, min(self.last, data.first + data.slots) - max(self.first, data.first))
 
-    def _check_fits(self, data: DataSet) -> None:
+    def check_fits(self, data: DataSet) -> None:
+        """Refuse data of another name, or with other regions, than those that it was tuned on."""
         if Path(self.data).name != Path(data.name).name:
             raise BadInput(f"{self.file} was tuned on '{self.data}', but the data are '{data.name}'; tune it on them.")
         if len(self.regions) != len(data.regions):
@@ -133,6 +136,8 @@ class Tuned:
         """Return a note: which parameters come from it, and whether it was tuned on slots of these data."""
         own_moves = self.model.transition.ndim == 2 or bool((self.model.transition != 1.0).any())
         names = ["A", "Q", *self.tuning] if own_moves else ["Q", *self.tuning]
+        if data.model.course is not None:  # a process model takes their place
+            names = list(self.tuning) or ["No parameters"]
         origin = (
             f"{', '.join(names)} {whose} are from {self.file}, tuned for {self.scheme} by {self.method} at "
             f"epsilon {self.epsilon:g}"

@@ -4,7 +4,7 @@ import numpy as np
 
 from dpcrowd.filters import observation_info, update, update_matrix
 from dpcrowd.filters.matrix import group_info
-from dpcrowd.filters.splitting import follow_split, group_sizes, measured_by_sums
+from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, measured_by_sums
 
 
 def test_members_of_a_group_are_updated_as_by_one_measurement_of_the_sum():
@@ -30,8 +30,9 @@ def test_dividing_a_sum_widens_intervals_until_a_region_is_read_alone():
     sizes = group_sizes(np.array([[0, 0, 2]]), due)
     assert sizes.tolist() == [[2, 2, 1]]
     unknown, var, mean = np.full((1, 3), np.inf), np.full((1, 3), 4.0), np.full((1, 3), 50.0)
-    split = follow_split(np.zeros((1, 3)), unknown, (mean, var), sizes, np.ones(()))
-    assert np.allclose(split, [[50 * np.sqrt(0.5), 50 * np.sqrt(0.5), 0.0]])
-    fading = follow_split(split, 2.0 * var, (mean, var), np.ones((1, 3), dtype=int), np.ones(()))
-    assert np.allclose(fading, 0.5 * split)
-    assert np.array_equal(follow_split(split, var, (mean, var), None, np.ones(())), split)  # nothing was heard
+    divided = follow_split(DividedSums.none(1, 3), unknown, (mean, var), sizes, np.ones(()))
+    assert np.allclose(divided.deviation, [[50 * np.sqrt(0.5), 50 * np.sqrt(0.5), 0.0]])
+    alone = follow_split(divided, 2.0 * var, (mean, var), np.ones((1, 3), dtype=int), np.ones(()))
+    assert np.allclose(alone.deviation, 0.5 * divided.deviation)
+    silent = follow_split(divided, var, (mean, var), sizes, np.ones(()))
+    assert np.array_equal(silent.deviation, divided.deviation), "nothing was heard"

@@ -1,4 +1,4 @@
-"""`filters.staying` against the joint covariance of the estimate's error and the server's deviation."""
+"""`filters.staying` against the joint covariance of an estimate's error and its server's deviation."""
 
 import numpy as np
 

@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dpcrowd.filters import ProcessModel
+from dpcrowd.models.model import Model
 from dpcrowd.network.topologies import TOPOLOGIES
 from dpcrowd.plugins import find_plugin, make_scheme, package_of, plugin_digest, scheme_class
 from dpcrowd.privacy import Accounting
@@ -24,10 +26,12 @@ from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import DataSet
+from dpcrowd.sim.fitted import apply_model
+from dpcrowd.sim.tuned import Tuned
 
-__all__ = ["Point", "SchemeEntry", "code_digest", "scheme_of"]
+__all__ = ["NOTHING_KNOWN", "Knowledge", "Point", "SchemeEntry", "code_digest", "scheme_of"]
 
-_COMPUTING = ("privacy", "filters", "sampling", "grouping", "network", "schemes", "sim")
+_COMPUTING = ("privacy", "filters", "sampling", "grouping", "network", "schemes", "models", "sim")
 _NOT_COMPUTING = ("sim/backends/", "sim/export.py", "sim/plot.py")
 
 
@@ -47,6 +51,40 @@ class SchemeEntry:
     interval: int | None = None
     whole: bool = False
     hops_per_slot: int | Literal["all"] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What schemes know of a data set beside its own parameters.
+
+    tuned  parameters that were tuned, each for one scheme: no other scheme gets them
+    model  a process model that all filters know
+    """
+
+    tuned: tuple[Tuned, ...] = ()
+    model: Model | None = None
+
+    def of(self, scheme: str) -> Tuned | None:
+        """Return what was tuned for a scheme."""
+        return next((one for one in self.tuned if one.scheme == scheme), None)
+
+    def facts(self, schemes: set[str], data: DataSet) -> dict[str, Any]:
+        """Return all of it that results of these schemes depend on; nothing where nothing is known."""
+        facts: dict[str, Any] = {}
+        tuned = {
+            one.scheme: [*_model_facts(one.model), dict(one.tuning)] for one in self.tuned if one.scheme in schemes
+        }
+        if tuned:
+            facts["tuned"] = tuned
+        if self.model is not None:
+            process = apply_model(self.model, data).model
+            course = process.course
+            assert course is not None
+            facts["process model"] = [*_model_facts(process), course.profile.tolist(), course.variance.tolist()]
+        return facts
+
+
+NOTHING_KNOWN = Knowledge()
 
 
 @dataclass(frozen=True)
@@ -71,7 +109,9 @@ class Point:
     graph: str = "random"
     dynamic: bool | None = None
 
-    def config(self, data: DataSet, *, runs: int, seed: int, servers: int) -> SimulationConfig:
+    def config(
+        self, data: DataSet, *, runs: int, seed: int, servers: int, knowledge: Knowledge = NOTHING_KNOWN
+    ) -> SimulationConfig:
         """Return the simulation of this point."""
         configs = [
             configure(
@@ -89,14 +129,17 @@ class Point:
                 graph=self.graph,
                 dynamic=self.dynamic,
                 turnover=1.0,
+                tuning=knowledge.of(entry.scheme),
+                model=knowledge.model,
             )
             for entry in self.entries
         ]
         return replace(configs[0], entrants=tuple(entrant for config in configs for entrant in config.entrants))
 
-    def key(self, data: DataSet, *, seed: int, servers: int) -> str:
+    def key(self, data: DataSet, *, seed: int, servers: int, knowledge: Knowledge = NOTHING_KNOWN) -> str:
         """Return a name for the results of this point: equal only if nothing that they depend on differs."""
-        own = {**self._settings(), **self._plugin_facts()}
+        known = knowledge.facts({entry.scheme for entry in self.entries}, data)
+        own = {**self._settings(), **self._plugin_facts(), **known}
         facts = {**own, "seed": seed, "servers": servers, "data": _data_facts(data), "code": code_digest()}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
@@ -138,10 +181,14 @@ def _data_facts(data: DataSet) -> dict[str, Any]:
         "regions": data.regions,
         "slots": data.slots,
         "truth": hashlib.sha256(sample.tobytes()).hexdigest(),
-        "model": [np.asarray(part).tolist() for part in (model.transition, model.process_var)],
+        "model": _model_facts(model),
         "change_var": data.change_var.tolist(),
         "tuning": asdict(data.tuning),
     }
+
+
+def _model_facts(model: ProcessModel) -> list[Any]:
+    return [np.asarray(part).tolist() for part in (model.transition, model.process_var)]
 
 
 @cache

@@ -77,12 +77,14 @@ class _Task:
 
 def config_of(plan: RunPlan, point: Point) -> SimulationConfig:
     """Return the simulation of a point under a plan."""
-    return point.config(plan.data[point.data], runs=plan.runs, seed=plan.seed, servers=plan.servers)
+    known = plan.knowledge(point.data)
+    return point.config(plan.data[point.data], runs=plan.runs, seed=plan.seed, servers=plan.servers, knowledge=known)
 
 
 def key_of(plan: RunPlan, point: Point) -> str:
     """Return the name under which the results of a point are stored."""
-    return point.key(plan.data[point.data], seed=plan.seed, servers=plan.servers)
+    known = plan.knowledge(point.data)
+    return point.key(plan.data[point.data], seed=plan.seed, servers=plan.servers, knowledge=known)
 
 
 def run_points(

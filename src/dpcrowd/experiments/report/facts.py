@@ -75,6 +75,8 @@ def command(plan: RunPlan, numbers: set[int], *, relay: bool) -> str:
     paths = [] if plan.data_dir is None else ["--data-dir", _path(plan.data_dir)]
     for file in plan.tuning:
         paths += ["--tuning", _path(file)]
+    for file in plan.model_files:
+        paths += ["--model", _path(file)]
     return " ".join([shlex.join(words), *paths])
 
 

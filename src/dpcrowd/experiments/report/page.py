@@ -7,6 +7,8 @@ whatever is not marked as HTML.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from dpcrowd.experiments.relay_table import RelayTable
 from dpcrowd.experiments.report import parameters, relay, sources
 from dpcrowd.experiments.report.claims import CLASSES, MARKS, PLURALS, Judged, claim_rows, claims_as_json, summary
 from dpcrowd.experiments.report.corrections import CORRECTIONS
+from dpcrowd.experiments.report.coverage import CoverageRow, coverage_table
 from dpcrowd.experiments.report.facts import Facts, command, how_it_was_made
 from dpcrowd.experiments.report.gallery import shown_figures
 from dpcrowd.sim.export import refuse_failed_write
@@ -50,6 +53,7 @@ def write_report(
     judged: Judged,
     facts: Facts,
     relay_table: RelayTable | None = None,
+    coverage_rows: Sequence[CoverageRow] = (),
 ) -> tuple[Path, dict[str, Any]]:
     """Write `folder`/index.html, claims.json and relay.json.
 
@@ -57,7 +61,7 @@ def write_report(
     relay, and there is no relay.json.
     """
     numbers = {drawing.figure.number for drawing in drawings}
-    claims = claims_as_json(plan, numbers, judged)
+    claims = claims_as_json(plan, numbers, judged) | {"coverage": [asdict(row) for row in coverage_rows]}
     page = page_template().render(
         version=__version__,
         plan=plan,
@@ -69,6 +73,7 @@ def write_report(
         claims=claim_rows(plan, numbers, judged),
         figures=shown_figures(drawings, folder, plan),
         relay=relay_table and [relay.error_table(relay_table), relay.cost_table(relay_table)],
+        coverage=coverage_table(coverage_rows) if coverage_rows else None,
         parameters=parameters.parameter_table(plan),
         shares=parameters.shares_note(plan),
         sweeps=parameters.sweep_table(plan),
@@ -76,7 +81,6 @@ def write_report(
         missing=sources.missing_data(plan),
         notes=sources.data_notes(plan),
         origins=sources.origins(plan),
-        uses_defaults=any(name not in plan.tuned for name in plan.data),
         unused=sources.unused_tuning(plan),
         command=command(plan, numbers, relay=bool(relay_table)),
         facts=how_it_was_made(plan, facts),

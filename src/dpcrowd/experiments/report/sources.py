@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.report.parameters import Table
+from dpcrowd.models.model import Model
 from dpcrowd.sim.data import PAPER_SETS, DataSet
 from dpcrowd.sim.data.catalog import CATALOG
 from dpcrowd.sim.data.series import FROM_WHOLE_SERIES
 from dpcrowd.sim.data.span import is_drawn_anew
+from dpcrowd.sim.fitted import apply_model, in_sample_note, model_note, overlap
 from dpcrowd.sim.tuned import Tuned
 
 __all__ = ["MissingData", "data_notes", "data_table", "missing_data", "origins", "unused_tuning"]
+
+
+BURN_IN = 20
+"""Slots at the beginning that are not scored: the default of every simulation."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +50,8 @@ def data_table(plan: RunPlan) -> Table:
 
 
 def data_notes(plan: RunPlan) -> dict[str, list[str]]:
-    """Return the notes on the sets in use, by name; the note of a tuning file stands with the parameters."""
-    notes = {
-        DATA_NAMES.get(name, name): [
-            note for note in data.notes if name not in plan.tuned or note != plan.tuned[name].note(data)
-        ]
-        for name, data in plan.data.items()
-    }
-    return {name: texts for name, texts in notes.items() if texts}
+    """Return the notes on the sets in use, by name; what was tuned or fitted stands with the parameters."""
+    return {DATA_NAMES.get(name, name): list(data.notes) for name, data in plan.data.items() if data.notes}
 
 
 def missing_data(plan: RunPlan) -> list[MissingData]:
@@ -61,18 +62,40 @@ def missing_data(plan: RunPlan) -> list[MissingData]:
 
 def origins(plan: RunPlan) -> dict[str, str]:
     """Return for each set in use where its parameters come from, and whether from the span that is reported."""
-    return {DATA_NAMES.get(name, name): _origin(data, plan.tuned.get(name)) for name, data in plan.data.items()}
+    return {
+        DATA_NAMES.get(name, name): " ".join(_origins(data, plan.tuned.get(name, ()), plan.models.get(name)))
+        for name, data in plan.data.items()
+    }
 
 
 def unused_tuning(plan: RunPlan) -> list[str]:
     """Return the tuning files of data sets that were not found."""
-    return [file.file for name, file in plan.tuned.items() if name not in plan.data]
+    tuned = [file.file for name, files in plan.tuned.items() if name not in plan.data for file in files]
+    return tuned + [model.file for name, model in plan.models.items() if name not in plan.data]
 
 
-def _origin(data: DataSet, tuned: Tuned | None) -> str:
-    if tuned is not None:
-        covered = f" Its 95% intervals covered {tuned.coverage_after:.0%} there." if tuned.coverage_after >= 0 else ""
-        return f"{tuned.note(data)} It was tuned on {tuned.on.removesuffix('.')}.{covered}"
+def _origins(data: DataSet, tuned: Iterable[Tuned], model: Model | None) -> Iterator[str]:
+    """Yield the sentences on a data set: its own parameters, those of a model, and what was tuned for a scheme."""
+    if model is None:
+        yield _own(data)
+    else:
+        data = apply_model(model, data)
+        yield f"{model_note(model)[:1].upper()}{model_note(model)[1:]}"
+        seen = overlap(model, data, BURN_IN)
+        if seen:
+            text = in_sample_note(model, seen)
+            yield f"{text[:1].upper()}{text[1:]}"
+    for one in tuned:
+        covered = f" Its 95% intervals covered {one.coverage_after:.0%} there." if one.coverage_after >= 0 else ""
+        values = ", ".join(f"{name} = {value:g}" for name, value in one.tuning.items())
+        listed = f" {values[:1].upper()}{values[1:]}." if values else ""
+        yield (
+            f"{one.note(data, f'of {one.scheme}')} It was tuned on {one.on.removesuffix('.')}.{covered}{listed} Other "
+            "schemes do not get these parameters."
+        )
+
+
+def _own(data: DataSet) -> str:
     if is_drawn_anew(data):
         return "Q (and A) are those of the process that draws the data: known exactly, not tuned."
     if FROM_WHOLE_SERIES in data.notes:

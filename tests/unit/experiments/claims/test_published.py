@@ -16,7 +16,7 @@ from dpcrowd.experiments.claims.claim import CLAIMS
 from project_support import ROOT
 
 SENTENCE = re.compile(
-    r"Of the paper's (\d+) claims (\d+) hold, (\d+) do not, and (\d+) are undecided \(`dpcrowd reproduce"
+    r"Of the paper's (\d+) claims (\d+) hold, (\d+) do not, and (\d+) (?:is|are) undecided \(`dpcrowd reproduce"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
@@ -12,7 +13,9 @@ from dpcrowd.experiments.figures import FIGURES, RELAY_TABLE, find_figures
 from dpcrowd.experiments.figures.rosters import AT_ONCE
 from dpcrowd.experiments.points.plan import make_plan
 from dpcrowd.experiments.points.run import config_of, key_of
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.places import ENVIRONMENT
+from dpcrowd.sim.fit import fit
 
 FLU = "slot,count\n" + "".join(f"{t},{1000 + t}\n" for t in range(60))
 
@@ -83,12 +86,21 @@ def test_the_two_ledgers_stand_side_by_side(nowhere: Path) -> None:
         ({"runs": 0}, "runs must be"),
         ({"seed": -1}, "seed must be"),
         ({"tuning": ["nowhere.toml"]}, "nowhere.toml"),
+        ({"models": ["nowhere.toml"]}, "nowhere.toml"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(nowhere: Path, given: dict[str, object], told: str) -> None:
     """One run has no interval, and no claim could be judged."""
     with pytest.raises(BadInput, match=told):
         make_plan(**given)  # type: ignore[arg-type]
+
+
+def test_a_model_of_other_data_is_refused(nowhere: Path, tmp_path: Path) -> None:
+    """A model that no figure uses would be taken for one that all filters know."""
+    counts = counts_from_array(np.arange(30) % 5, regions=["all"])
+    fit(counts, source="drawn for this test", out=tmp_path / "other.toml")
+    with pytest.raises(BadInput, match="which no figure uses; allowed: models of flu, multi-flu"):
+        make_plan(models=[tmp_path / "other.toml"])
 
 
 def test_figures_are_found_by_number_and_by_name_in_their_own_order() -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dpcrowd.experiments.points import point as point_module
-from dpcrowd.experiments.points.point import Point, SchemeEntry, code_digest
+from dpcrowd.experiments.points.point import Knowledge, Point, SchemeEntry, code_digest
+from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import load
+from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.fit import fit
+from dpcrowd.sim.tuned import Tuned
 
 LINEAR = load("linear", slots=60)
 POINT = Point("linear", (SchemeEntry("dpcrowd", "dpcrowd"), SchemeEntry("uniform", "uniform", whole=True)), density=0.3)
@@ -76,6 +81,41 @@ def test_other_data_models_seeds_servers_and_code_are_other_keys(monkeypatch: py
     monkeypatch.setattr(point_module, "code_digest", lambda: "another version")
     keys.add(POINT.key(LINEAR, **WHERE))
     assert len(keys) == 7
+
+
+def _tuned_for(scheme: str) -> Tuned:
+    return Tuned(
+        **{"version": "9.9", "scheme": scheme, "data": "linear", "regions": LINEAR.regions, "first": 0, "last": 60},
+        **{"slots": 60, "method": "evolution", "on": "other runs", "epsilon": 1.0, "guarantee": "finite", "length": 60},
+        **{"servers": 8, "runs": 2, "seed": 0, "are_before": 1.0, "are_after": 0.5, "sha256": ""},
+        **{"model": ProcessModel.of(1.0, [4.0]), "tuning": {"theta": 2.0}},
+    )
+
+
+def test_what_was_tuned_for_one_scheme_is_given_to_no_other() -> None:
+    """Whoever tunes DPCrowd and compares it with FAST would give FAST parameters that nobody has tuned for it."""
+    point = Point("linear", (SchemeEntry("dpcrowd", "dpcrowd"), SchemeEntry("fast", "fast")), density=0.3)
+    known = Knowledge((_tuned_for("dpcrowd"),))
+    config = point.config(LINEAR, runs=2, knowledge=known, **WHERE)
+    theta = {entrant.label: config.tuning_of(entrant).theta for entrant in config.entrants}
+    assert theta == {"dpcrowd": 2.0, "fast": LINEAR.tuning.theta}
+    assert point.key(LINEAR, knowledge=known, **WHERE) != point.key(LINEAR, **WHERE)
+    others = replace(point, entries=point.entries[1:])
+    assert others.key(LINEAR, knowledge=known, **WHERE) == others.key(LINEAR, **WHERE), "its results are the same"
+
+
+def test_a_model_is_known_to_all_filters_of_a_point() -> None:
+    """A comparison in which one filter knows the past and another does not compares knowledge, not schemes."""
+    data = counts_from_array(np.arange(60) % 7 + 20)
+    known = Knowledge(model=fit(data, source="drawn for this test"))
+    config = POINT.config(data, runs=2, knowledge=known, **WHERE)
+    assert config.learn
+    assert all(config.model_of(entrant).course is not None for entrant in config.entrants)
+    assert POINT.key(data, knowledge=known, **WHERE) != POINT.key(data, **WHERE)
+    tuned = replace(_tuned_for("dpcrowd"), data=data.name, regions=data.regions)
+    both = POINT.config(data, runs=2, knowledge=Knowledge((tuned,), known.model), **WHERE)
+    assert both.model_of(both.entrants[0]).course is not None, "a tuned Q must not take the place of the model silently"
+    assert both.tuning_of(both.entrants[0]).theta == 2.0
 
 
 def test_the_number_of_runs_is_not_part_of_the_key() -> None:

@@ -25,6 +25,7 @@ from dpcrowd.experiments.reproduce import reproduce
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import DataSet
 from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.fit import fit
 from dpcrowd.sim.tuned import Tuned
 from experiments_support import curve_with, tiny_plan
 
@@ -313,12 +314,25 @@ def test_tuning_on_the_span_reported_is_said(drawn: Drawn, first: int, last: int
     """The report never shows an in-sample error without saying so."""
     data = counts_from_array(np.arange(40) ** 2)
     tuned = replace(_tuned(data, first, last), coverage_after=0.94)
-    plan = replace(PLAN, data={"flu": tuned.apply(data)}, tuned={"flu": tuned}, tuning=("past/my flu.toml",))
+    plan = replace(PLAN, data={"flu": data}, tuned={"flu": (tuned,)}, tuning=("past/my flu.toml",))
     text = _Outline(_page(drawn, plan)).text
-    assert text.count(told) == 1, "once, although it is among the notes of the data too"
-    assert "Q, theta of all schemes are from my flu.toml, tuned for dpcrowd by evolution" in text
+    assert text.count(told) == 1
+    assert "Q, theta of dpcrowd are from my flu.toml, tuned for dpcrowd by evolution" in text
     assert "It was tuned on slots 0 to 39; <past> weeks. Its 95% intervals covered 94% there." in text
+    assert "Theta = 2. Other schemes do not get these parameters." in text
     assert "--tuning 'past/my flu.toml'" in text
+
+
+def test_a_model_is_named_with_its_source_and_the_slots_that_it_has_seen(drawn: Drawn) -> None:
+    """A model that was fitted on the reported slots makes errors look small, and it is public: both have to be said."""
+    data = replace(counts_from_array(np.arange(60) % 7 + 20, regions=["all"]), name="flu")
+    model = replace(fit(data, source="published weekly", span="0:40"), file="flu-model.toml")
+    plan = replace(PLAN, data={"flu": data}, models={"flu": model}, model_files=("past/flu-model.toml",))
+    text = _Outline(_page(drawn, plan)).text
+    assert "All filters know flu-model.toml" in text
+    assert "published weekly" in text
+    assert "In-sample: flu-model.toml was fitted on 20 of the slots that are scored here" in text
+    assert "--model past/flu-model.toml" in text
 
 
 def test_a_tuned_transition_is_named(drawn: Drawn) -> None:
@@ -326,14 +340,14 @@ def test_a_tuned_transition_is_named(drawn: Drawn) -> None:
     data = PLAN.data["multi-linear"]
     model = ProcessModel.of(np.eye(6) * 0.5 + 0.5 / 6, np.ones(6))
     tuned = replace(_tuned(data, 0, 40), model=model, tuning={"rescue_theta": 2.0}, file="ml.toml")
-    text = _Outline(_page(drawn, replace(PLAN, tuned={"multi-linear": tuned}))).text
-    assert "A, Q, rescue_theta of all schemes are from ml.toml" in text
+    text = _Outline(_page(drawn, replace(PLAN, tuned={"multi-linear": (tuned,)}))).text
+    assert "A, Q, rescue_theta of dpcrowd are from ml.toml" in text
 
 
 def test_a_tuning_file_without_its_data_is_not_claimed_to_be_used(drawn: Drawn) -> None:
     """Its parameters are in no result."""
     tuned = _tuned(counts_from_array(np.arange(40)), 0, 40)
-    text = _Outline(_page(drawn, replace(PLAN, tuned={"flu": tuned}))).text
+    text = _Outline(_page(drawn, replace(PLAN, tuned={"flu": (tuned,)}))).text
     assert "Given but not used, since their data are missing: my flu.toml." in text
 
 
