@@ -25,6 +25,8 @@ def test_the_wheel_has_every_file_of_the_package(tmp_path: Path, capsys: pytest.
     assert sdist.name == f"dpcrowd-{dpcrowd.__version__}.tar.gz"
     assert wheel.name == f"dpcrowd-{dpcrowd.__version__}-py3-none-any.whl"
     assert release.unpacked(wheel) == set()
+    with zipfile.ZipFile(wheel) as whole:
+        assert "dpcrowd/docs/privacy.md" in whole.namelist(), "the documentation that every node serves"
     with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(tmp_path / "part.whl", "w") as part:
         for name in whole.namelist():
             if not name.endswith("node.sample.toml"):

@@ -9,8 +9,8 @@ import type { History } from "./history";
 import type { Overlay } from "./server";
 
 export interface Subject { label: string; region: number; color: string }
-/** A thin line; `halves`: values are single records, drawn as dots with their intervals. */
-export interface Line { label: string; values: Overlay; halves?: Overlay; color: string; width: number; dash?: number[] }
+/** A thin line. `halves`: values are single records, drawn as dots with their intervals; `beneath`: below the estimate. */
+export interface Line { label: string; values: Overlay; halves?: Overlay; beneath?: boolean; color: string; width: number; dash?: number[] }
 export interface Colors { ink: string; grid: string; surface: string }
 export interface Picture {
   history: History; subjects: Subject[]; lines: Line[]; relative: boolean; band: boolean; colors: Colors;
@@ -23,9 +23,17 @@ const HEIGHT = 320;
 
 type Values = (number | null)[];
 
-/** The columns of a drawing: time, then low, high, estimate and sample of each subject, then the lines. */
+/** Where the columns of a drawing are: time, lines beneath, low, high, estimate and sample of each subject, other lines. */
+function layoutOf({ subjects, lines }: Picture): { subject: number; line: number[] } {
+  const beneath = lines.filter((one) => one.beneath).length;
+  let below = 1, above = 1 + beneath + 4 * subjects.length;
+  return { subject: 1 + beneath, line: lines.map((one) => (one.beneath ? below++ : above++)) };
+}
+
+/** The columns of a drawing, as `layoutOf` has them. */
 export function columnsOf(picture: Picture, first: number, last: number, pixels: number): Values[] {
   const { history, subjects, lines } = picture;
+  const layout = layoutOf(picture);
   const columns: Values[] = Array.from({ length: 1 + 4 * subjects.length + lines.length }, () => []);
   const bucket = Math.max(1, Math.ceil((2 * (last - first + 1)) / Math.max(pixels, 50)));
   const scales = subjects.map((one) => (picture.relative ? 100 / average(history, one.region, first, last) : 1));
@@ -40,7 +48,7 @@ export function columnsOf(picture: Picture, first: number, last: number, pixels:
     if (!single) row(history.opens(end));
     const at = columns[0].length - 1;
     subjects.forEach((subject, number) => {
-      const base = 1 + 4 * number;
+      const base = layout.subject + 4 * number;
       let low = Infinity, high = -Infinity, least = Infinity, most = -Infinity, risesLast = true;
       for (let place = start; place <= end; place++) {
         const value = history.estimate(place, subject.region), half = history.halfWidth(place, subject.region);
@@ -67,7 +75,7 @@ export function columnsOf(picture: Picture, first: number, last: number, pixels:
         if (value < least) { least = value; risesLast = false; }
         if (value > most) { most = value; risesLast = true; }
       }
-      const column = 1 + 4 * subjects.length + number, scale = scales[0] ?? 1;
+      const column = layout.line[number], scale = scales[0] ?? 1;
       if (!single) columns[column][at - 1] = finite((risesLast ? least : most) * scale);
       columns[column][at] = finite((risesLast ? most : least) * scale);
     });
@@ -156,7 +164,7 @@ export class Chart {
     plot.batch(() => {
       plot.setData(columns as uPlot.AlignedData, false);
       plot.setScale("x", { min: from, max: to });
-      const noisy = picture.lines.map((one, number) => (one.halves === undefined ? -1 : 1 + 4 * picture.subjects.length + number));
+      const layout = layoutOf(picture), noisy = layout.line.filter((_, number) => picture.lines[number].halves !== undefined);
       plot.setScale("y", rangeOf(columns, new Set(noisy)));
     });
   }
@@ -167,6 +175,11 @@ export class Chart {
     const { ink, grid, surface } = picture.colors;
     const series: uPlot.Series[] = [{}];
     const bands: uPlot.Band[] = [];
+    const add = (line: Line): void => {
+      const points: uPlot.Series.Points = line.halves === undefined ? { show: false } : { show: (plot) => samplesShown(plot), size: 4, fill: line.color, stroke: line.color, width: 0 };
+      series.push({ label: line.label, stroke: line.color, width: line.width, dash: line.dash, points, spanGaps: true });
+    };
+    picture.lines.filter((one) => one.beneath).forEach(add);
     for (const subject of picture.subjects) {
       const place = series.length;
       const hidden = { stroke: "transparent", width: 0, points: { show: false } };
@@ -178,10 +191,7 @@ export class Chart {
       });
       if (picture.band) bands.push({ series: [place + 1, place], fill: withAlpha(subject.color, 0.2) });
     }
-    for (const line of picture.lines) {
-      const points: uPlot.Series.Points = line.halves === undefined ? { show: false } : { show: (plot) => samplesShown(plot), size: 4, fill: line.color, stroke: line.color, width: 0 };
-      series.push({ label: line.label, stroke: line.color, width: line.width, dash: line.dash, points, spanGaps: true });
-    }
+    picture.lines.filter((one) => !one.beneath).forEach(add);
     const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "12px system-ui, sans-serif" };
     this.plot = new uPlot({
       width: Math.max(this.box.clientWidth, 200), height: HEIGHT, series, bands,

@@ -44,11 +44,12 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
   const agreements = useMemo(() => (single && history !== null ? agreementsOf(history, subjects[0].region, shown, others) : []),
     [history, history?.version, single, subjects[0].region, shown, others.records, others.neighbours.size]);
   if (single) {
-    if (shown.neighbours) others.neighbours.forEach((values, name) => lines.push({ label: name, values, color: colors.other, width: 1 }));
+    if (shown.neighbours) others.neighbours.forEach((values, name) => lines.push({ label: name, values, color: colors.other, width: 1, beneath: true }));
     if (shown.records) {
-      for (const { name, isDoubtful } of agreements.slice(0, MOST_LINES)) {
+      // In the order of their names: another order would build the chart anew.
+      for (const { name, isDoubtful } of agreements.slice(0, MOST_LINES).sort((a, b) => (a.name < b.name ? -1 : 1))) {
         const record = others.records.get(name);
-        if (record !== undefined) lines.push({ label: `records of ${name}`, ...record, color: isDoubtful ? colors.doubtful : colors.other, width: 0.75 });
+        if (record !== undefined) lines.push({ label: `records of ${name}`, ...record, color: isDoubtful ? colors.doubtful : colors.other, width: 0.75, beneath: true });
       }
     }
     if (shown.smoothed && others.smoothed.size > 0) lines.push({ label: "smoothed", values: others.smoothed, color: colors.smoothed, width: 1.5 });

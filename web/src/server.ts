@@ -73,7 +73,7 @@ export class Server {
   private async run(): Promise<void> {
     let pause = 500;
     const every = (milliseconds: number, work: () => Promise<void>) => {
-      this.timers.push(window.setInterval(() => { if (!document.hidden) void work(); }, milliseconds));
+      this.timers.push(window.setInterval(() => { if (!document.hidden && this.connection === "live") void work(); }, milliseconds));
     };
     every(STATE_EVERY, () => this.readState());
     every(METRICS_EVERY, () => this.readHealth());
