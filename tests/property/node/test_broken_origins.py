@@ -52,7 +52,7 @@ class Lie(NamedTuple):
     hops: int = 1
 
 
-lies = st.builds(
+any_lie = st.builds(
     Lie,
     slot=st.integers(0, SLOTS - 1),
     sender=st.sampled_from(BROKEN),
@@ -89,7 +89,7 @@ def records_of(node: Node) -> Records:
     return node.machine.records
 
 
-def play(told: list[Lie]) -> tuple[Network, list[tuple[object, ...]]]:
+def play(lies: list[Lie]) -> tuple[Network, list[tuple[object, ...]]]:
     """Run the honest servers; return them, and what they have passed on to each other."""
     network = make_network(FACTS, LINKS)
     network.down = set(BROKEN)
@@ -107,7 +107,7 @@ def play(told: list[Lie]) -> tuple[Network, list[tuple[object, ...]]]:
         for node in nodes:
             node.give(on.SlotSealed(node.view.seals(slot), slot, COUNTS[slot, node.view.me]))
         for early in (True, False):
-            for lie in told:
+            for lie in lies:
                 if (lie.slot, lie.early) == (slot, early):
                     tell(network.nodes[lie.to], lie)
             network.deliver()
@@ -125,10 +125,10 @@ def play(told: list[Lie]) -> tuple[Network, list[tuple[object, ...]]]:
 
 
 @settings(max_examples=examples(40))
-@given(st.lists(lies, min_size=8, max_size=30))
-def test_honest_servers_release_the_same_bits_and_never_refuse_each_other(told: list[Lie]) -> None:
+@given(st.lists(any_lie, min_size=8, max_size=30))
+def test_honest_servers_release_the_same_bits_and_never_refuse_each_other(lies: list[Lie]) -> None:
     """Otherwise one broken origin could split a network, or have honest neighbours blamed for passing on its proofs."""
-    network, sent = play(told)
+    network, sent = play(lies)
     nodes = [network.nodes[number] for number in HONEST]
     for releases in zip(*(node.published for node in nodes), strict=True):
         assert len({bits(release.estimate) for release in releases}) == 1
@@ -145,8 +145,8 @@ def test_honest_servers_release_the_same_bits_and_never_refuse_each_other(told: 
 
 def test_no_more_counts_of_an_origin_than_its_account_allows() -> None:
     """Three samples in eight slots, from a server that signs a record for every slot and tells each to another one."""
-    told = [Lie(slot, 3, HONEST[slot % 3], 3, 0, (0,), True) for slot in range(SLOTS)]
-    network, _ = play(told)
+    lies = [Lie(slot, 3, HONEST[slot % 3], 3, 0, (0,), True) for slot in range(SLOTS)]
+    network, _ = play(lies)
     assert terms_of(FACTS).samples == 3
     for number in HONEST:
         node = network.nodes[number]
