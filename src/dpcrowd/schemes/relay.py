@@ -46,7 +46,7 @@ from dpcrowd.schemes.relay_groups import choose_groups
 from dpcrowd.schemes.relay_join import FinalisedState, begin_from
 from dpcrowd.schemes.relay_state import GIVEN_UP, RelayState, start_state
 
-__all__ = ["AUDIENCE_OF_RECORDS", "GROUPS", "Groups", "Relay", "RelayState", "schedule_offsets"]
+__all__ = ["AUDIENCE_OF_RECORDS", "GROUPS", "GROUPS_NEED_A_MODEL", "Groups", "Relay", "RelayState", "schedule_offsets"]
 
 AUDIENCE_OF_RECORDS = (
     "The audience of a record is the complete network: whatever the reach, any server that receives a record can read "
@@ -59,6 +59,11 @@ Hops = int | Literal["all"]
 Groups = Literal["auto", "off"]
 GROUPS: tuple[Groups, ...] = ("auto", "off")
 """Whether servers join small regions into groups."""
+
+GROUPS_NEED_A_MODEL = (
+    'groups "auto" with form "matrix" and without a process model: full covariances cannot tell the regions of a group '
+    'apart, and have no bound. Give a model, or form "diagonal", or leave the groups "off".'
+)
 
 _LEAST_VAR = 1e-12
 
@@ -154,6 +159,8 @@ class Relay(Scheme):
     def start(self, setting: Setting) -> RelayState:
         self.check(setting)
         _check_phases(setting)
+        if self.groups != "off" and setting.form == "matrix" and setting.model.course is None:
+            raise BadInput(GROUPS_NEED_A_MODEL)
         samples = self.samples_in(setting)
         amount = per_sample(setting.need_guarantee().total, samples)
         grouped = self.groups == "auto"

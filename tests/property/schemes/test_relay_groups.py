@@ -78,7 +78,6 @@ def run_servers(network: Network) -> list[list[Any]]:
     [
         {},
         {"guard": False, "observation": "paper"},
-        {"form": "matrix"},
         {"learn": True},
         {"turnover": 0.1},
         {"turnover": 0.1, "learn": True, "model": COURSE},
@@ -125,7 +124,7 @@ def draw_groups(rng: np.random.Generator) -> Any:
 @settings(max_examples=examples(30))
 @given(
     st.integers(0, 10**6),
-    st.sampled_from([{}, {"form": "matrix"}, {"learn": True}, {"turnover": 0.2}, {"model": COURSE}]),
+    st.sampled_from([{}, {"form": "matrix", "model": COURSE}, {"learn": True}, {"turnover": 0.2}, {"model": COURSE}]),
 )
 def test_the_order_of_arrival_makes_no_difference(seed: int, more: dict[str, Any]) -> None:
     """Groups that were divided by what a server knew when a record came would let servers disagree for ever."""

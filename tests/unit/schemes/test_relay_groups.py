@@ -149,6 +149,26 @@ def test_an_unknown_choice_is_refused() -> None:
         Relay(samples=1, groups="on")  # type: ignore[arg-type]
 
 
+def test_full_covariances_need_a_model() -> None:
+    """Without one, the regions of a group could never be told apart, and their variances would grow for ever."""
+    network = replace(network_of(), form="matrix")
+    with pytest.raises(BadInput, match="Give a model"):
+        network.server(0)
+
+
+def test_a_revision_may_begin_to_join_regions() -> None:
+    """The estimate goes on; records of before are final, since some servers would refuse those of after."""
+    plain, joined = replace(network_of(), options={}), network_of()
+    before = plain.server(0)
+    for slot in range(9):
+        before.observe(slot, np.array([0, 1, 90, 2, 0, 1]))
+        release = before.hear()
+    server = joined.server(0)
+    server.take_over(before.save(), plain.server(0), range(6))
+    server.observe(9, None)
+    assert server.hear().estimate == pytest.approx(release.estimate)
+
+
 def test_simulate_takes_groups_and_scores_the_non_negative_view() -> None:
     """Both are reported beside what they are compared with: the choice by scheme, the view's error by run."""
     counts = np.random.default_rng(1).poisson(0.5, (40, 8))

@@ -41,7 +41,7 @@ from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.base import Peers, Scheme, Setting
 from dpcrowd.schemes.prediction import PublicFacts, best_reach, best_samples, reach_choices
 from dpcrowd.schemes.registry import SCHEMES, make_scheme, staggered_interval
-from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Hops, Relay, schedule_offsets
+from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, GROUPS_NEED_A_MODEL, Hops, Relay, schedule_offsets
 
 __all__ = ["NetworkConfig"]
 
@@ -358,6 +358,13 @@ def _check_turnover(network: NetworkConfig) -> None:
             )
 
 
+def _check_groups(network: NetworkConfig) -> None:
+    """Refuse groups of regions that no filter could tell apart."""
+    method = network.method
+    if method.groups == "auto" and method.form == "matrix" and network.fitted is None:
+        raise InvalidValue("scheme.groups", GROUPS_NEED_A_MODEL)
+
+
 def _check_scheme(network: NetworkConfig) -> None:
     """Refuse a scheme that cannot run live, and options, numbers or a guarantee that do not fit it."""
     method, regions = network.method, len(network.regions)
@@ -374,6 +381,7 @@ def _check_scheme(network: NetworkConfig) -> None:
         )
         raise InvalidValue("scheme.accounting", f"given '{method.accounting}'; a live node allows only \"sound\"{why}.")
     _check_turnover(network)
+    _check_groups(network)
     _check_model(network)
     if isinstance(method.process_var, tuple) and len(method.process_var) != regions:
         raise InvalidValue(

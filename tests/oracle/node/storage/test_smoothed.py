@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.smoothing import smooth_matrix
-from dpcrowd.node.release import SlotRelease, SmoothedSlots
+from dpcrowd.node.release import SlotRelease, Smoothing
 from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.server import Server
 from node_support_storage import SLOTS as CLOCK
@@ -51,7 +51,7 @@ def test_what_is_stored_is_the_fixed_interval_smoother_up_to_the_lag(network: An
 
         def commit(server: Server, release: Release) -> None:
             stored = SlotRelease.of(release, CLOCK, regions, 0)
-            storage.commit_release([stored], b"", smoothed=SmoothedSlots.of(server, 0))
+            storage.commit_release([stored], b"", smoothed=Smoothing(server, 0).slots())
 
         _, sets, _ = play_records(network, 0, records, arrivals, SLOTS, after=commit)
         history = list(storage.releases.smoothed(0, opens(SLOTS)))

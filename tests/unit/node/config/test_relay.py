@@ -71,6 +71,8 @@ def test_groups() -> None:
     assert digest(plain) == digest(network_of(relay_tables(samples=20, groups="off"))), "as earlier versions"
     with pytest.raises(BadInput, match="groups"):
         network_of(relay_tables(samples=20, groups="on"))
+    with pytest.raises(BadInput, match="Give a model"):
+        network_of(relay_tables(samples=20, groups="auto", form="matrix"))
 
 
 def test_users_who_roam_are_sampled_in_lockstep() -> None:
