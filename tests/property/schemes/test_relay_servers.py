@@ -25,6 +25,8 @@ from dpcrowd.schemes.server import Server
 from relay_support import KnownNoise, Network, message_of
 from schemes_support import bits
 
+pytestmark = pytest.mark.slow
+
 SLOTS, SERVERS = 40, 7
 Engine = Literal["numpy", "numba"]
 Cut = set[tuple[int, int]]
@@ -197,7 +199,6 @@ def test_servers_that_are_cut_off(users: Users, guard: bool) -> None:
 
 @settings(max_examples=8)
 @given(st.integers(0, 10**6), st.sampled_from(["diagonal", "matrix"]), st.booleans())
-@pytest.mark.slow
 def test_servers_that_are_saved_and_restored(seed: int, form: Any, changing: bool) -> None:
     """A server that was killed between any two calls goes on with what it had: a lost record or score would show."""
     network = make_network(form=form)
