@@ -64,12 +64,15 @@ class RecordTable:
     shares  (O,), or (O, d) where they differ by region
     groups  (O, d) the lowest region of each region's group, or None if every region is by itself. No sum over records
             looks at it yet: a record with groups must not get this far
+    share_var  (O, d) variances of the errors of shares that were learned; None: shares are right. Compiled loops do not
+            look at it
     """
 
     noisy: Floats
     var: Floats
     shares: Floats
     groups: Ints | None = None
+    share_var: Floats | None = None
 
     @property
     def by_region(self) -> Floats:
@@ -242,6 +245,8 @@ def pair_var(
         is_known = np.isfinite(reference.level_var[rows])
         expected = np.where(is_known, reference.level[rows], table.noisy[origins] / share)
         spread = share * (1.0 - share) * np.maximum(expected, 1.0)
+        if table.share_var is not None:
+            spread = spread + table.share_var[origins] * np.square(np.maximum(expected, 1.0))
     return np.asarray(table.var[origins][:, None] + np.maximum(spread, ROUNDING))
 
 

@@ -43,6 +43,7 @@ from dpcrowd.schemes.perturb import perturb_counts
 from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
 from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, skip_slots
 from dpcrowd.schemes.relay_join import FinalisedState, begin_from
+from dpcrowd.schemes.relay_shares import begin_learning, check_learning
 from dpcrowd.schemes.relay_state import GIVEN_UP, RelayState, start_state
 
 __all__ = ["AUDIENCE_OF_RECORDS", "Relay", "RelayState", "schedule_offsets"]
@@ -142,6 +143,8 @@ class Relay(Scheme):
     def start(self, setting: Setting) -> RelayState:
         self.check(setting)
         _check_phases(setting)
+        if setting.share_width > 0.0:
+            check_learning(setting, self.max_hops)
         amount = per_sample(setting.need_guarantee().total, self.samples_in(setting))
         return start_state(setting, amount, self.lag, self.max_hops, self.guard)
 
@@ -210,6 +213,8 @@ class Relay(Scheme):
         slot, sampled = plan.slot, reading.charge > 0
         state.shift, state.waiting = self._moved_after(state, plan, sampled)
         samples = self.samples_in(state.setting)
+        if state.setting.share_width > 0.0 and state.learned is None:
+            begin_learning(state, plan.shares)
         skip_slots(state, slot, samples, self.guard, hearing.engine)
         begin_slot(state, slot, samples, hearing.engine)
         if state.mailbox is None:

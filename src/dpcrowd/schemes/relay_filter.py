@@ -19,8 +19,9 @@ from dpcrowd.filters import predict, predict_matrix, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.learning import beliefs_of, combined, predict_bank, update_bank
 from dpcrowd.filters.origins import start_penalty
-from dpcrowd.filters.records import Posterior, RecordSums, Reference, record_sums
+from dpcrowd.filters.records import Posterior, RecordSums, RecordTable, Reference, record_sums
 from dpcrowd.kernels.engine import Engine
+from dpcrowd.network.bit_spread import Words
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.records import ungrouped
 from dpcrowd.schemes.relay_deviations import (
@@ -29,6 +30,7 @@ from dpcrowd.schemes.relay_deviations import (
     keep_final_deviations,
     move_deviations,
 )
+from dpcrowd.schemes.relay_shares import fuse_learned, learn_final, own_records
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "prior_of", "skip_slots"]
@@ -151,7 +153,8 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     if state.cross is not None:
         reference = _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine)
         doubted = prior_var * np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
-        mean, var = fuse_deviations(state, slot, active, (prior, doubted), reference, engine)
+        fuse = fuse_deviations if state.learned is None else fuse_learned
+        mean, var = fuse(state, slot, active, (prior, doubted), reference, engine)
         state.mean[place][active], state.mean_var[place][active] = mean[active], var[active]
         state.known[place][active] = np.isfinite(var[active]).all(axis=1)
         return
@@ -186,7 +189,8 @@ def _filter_bank(
     doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
     if state.cross is not None:
         doubted = prior, prior_var * doubt
-        sums = equivalent_sums(doubted, fuse_deviations(state, slot, active, doubted, reference, engine))
+        fuse = fuse_deviations if state.learned is None else fuse_learned
+        sums = equivalent_sums(doubted, fuse(state, slot, active, doubted, reference, engine))
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
     priors.var *= doubt
     state.bank.put(place, update_bank(priors, state.y[place], state.info[place], beliefs))
@@ -210,16 +214,15 @@ def _sum(
     known  which servers knew anything before this slot
     guard  means and variances of the prior, and `recent`, with which the guard compares; None: no guard
     """
-    place, setting, table = slot % state.lag, state.setting, state.table(slot)
-    words = state.words(slot, engine)
-    held = state.holdings(slot, engine, active) if words is None else _IN_WORDS
+    place, setting = slot % state.lag, state.setting
+    held, table, words, engine = _held_records(state, slot, engine, active)
     reference = Reference(state.level[place], state.level_var[place])
     if guard is not None:
         prior, prior_var, recent = guard
         penalised = state.suspicious[place]
         penalty = state.penalty[place] if penalised.any() else None
         if state.scores is not None and not known.all() and (beginners := active & ~known).any():
-            records = state.holdings(slot, engine, beginners)
+            records = held if state.learned is not None else state.holdings(slot, engine, beginners)
             rows, origins, factors = start_penalty(
                 beginners, state.servers, records.indptr, records.indices, table, reference, setting.observation,
                 setting.model.one_step_var, LIMIT,
@@ -240,19 +243,30 @@ def _sum(
     return reference
 
 
+def _held_records(
+    state: RelayState, slot: int, engine: Engine, active: Bools | None = None
+) -> tuple[Holdings, RecordTable, Words | None, Engine]:
+    """Return who has which records of a slot, as lists or bits, the records, and the engine that can sum them."""
+    if state.learned is not None:
+        everybody = np.ones(state.setting.servers, dtype=np.bool_)
+        return *own_records(state, slot, engine, everybody if active is None else active), None, "numpy"
+    words = state.words(slot, engine)
+    held = state.holdings(slot, engine, active) if words is None else _IN_WORDS
+    return held, state.table(slot), words, engine
+
+
 def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
     """Make slot - L final, of which no record is taken any more: the filter starts from its state."""
     place, setting = slot % state.lag, state.setting
     if slot >= state.lag:
         if state.scores is not None:
-            words, table = state.words(slot - state.lag, engine), state.table(slot - state.lag)
-            held = state.holdings(slot - state.lag, engine) if words is None else _IN_WORDS
+            held, table, words, taken = _held_records(state, slot - state.lag, engine)
             mean_var = state.mean_var[place]
             spread = diagonal(mean_var) if setting.form == "matrix" else mean_var
             state.scores.judge(
                 held.indptr, held.indices, table, Reference(state.level[place], state.level_var[place]),
                 setting.observation, setting.model.one_step_var,
-                (state.mean[place], spread, state.known[place]), engine, words,
+                (state.mean[place], spread, state.known[place]), taken, words,
             )  # fmt: skip
         state.base[:], state.base_var[:] = state.mean[place], state.mean_var[place]
         state.base_known[:] = state.known[place]
@@ -261,6 +275,8 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             state.base_recent[:] = state.recent[place]
         if state.bank is not None:
             state.base_bank = state.bank.at(place).copy()
+    if state.learned is not None:
+        learn_final(state, slot, engine)
     if setting.observation != "paper":  # which does not look at the level
         state.level[place], state.level_var[place] = _expected(state, slot)
     if state.scores is not None:
