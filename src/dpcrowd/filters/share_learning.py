@@ -35,19 +35,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcrowd.arrays import Floats, Ints
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.filters.observation import ROUNDING
 
-__all__ = ["LIMIT", "FinalSlot", "ShareLearner", "learn_shares", "shrunk_shares", "start_learner"]
+__all__ = ["LIMIT", "FinalSlot", "ShareLearner", "forget_crowd", "learn_shares", "shrunk_shares", "start_learner"]
 
 LIMIT = 36.0
-_WIDTHS = ((1.0, 0.8), (2.0, 0.05), (4.0, 0.05), (8.0, 0.05), (15.0, 0.05))  # factors of the width, and their weights
+_WIDTHS = ((1.0, 0.6), (2.0, 0.1), (4.0, 0.1), (8.0, 0.1), (15.0, 0.1))  # factors of the width, and their weights
 _WIDEST = 15.0
 _LEAST_SHARE = 0.01
 """Of an equal part: no learned share is smaller."""
 _FIRST_DEVIATION = 0.5
 """Standard deviation of a crowd of which nothing is known, in units of its first estimate."""
+_FIRST_FACTOR = 4.0
+"""Of the variance of that estimate."""
 _LEAST_PART = 1e-9
 
 
@@ -58,6 +60,7 @@ class ShareLearner:
     mean     (C, d, 2 m + 1)
     cov      (C, d, 2 m + 1, 2 m + 1)
     begun    (C,) whether the crowd has been estimated for the first time
+    heard    (C, m) whether a server has ever been heard
     members  (N,) the class of each receiver
     public   (C, m, d) public shares
     """
@@ -65,6 +68,7 @@ class ShareLearner:
     mean: Floats
     cov: Floats
     begun: Ints
+    heard: Ints
     members: Ints
     public: Floats
 
@@ -82,6 +86,7 @@ class FinalSlot:
     noisy      (k, d)
     noise_var  (k,)
     crowd      (d,) the estimate, with which a filter begins that knows nothing yet; NaN: there is none
+    crowd_var  (d,)
     shares     (m, d) what was believed of the shares
     """
 
@@ -90,6 +95,7 @@ class FinalSlot:
     noisy: Floats
     noise_var: Floats
     crowd: Floats
+    crowd_var: Floats
     shares: Floats
 
 
@@ -105,7 +111,8 @@ def start_learner(public: Floats, width: float, members: Ints) -> ShareLearner:
     mean, cov = np.zeros((classes, regions, size)), np.zeros((classes, regions, size, size))
     mean[..., 1 : servers + 1] = by_region
     cov[..., 1 : servers + 1, 1 : servers + 1] = _sums_to_zero(np.square(_WIDEST * width * by_region))
-    return ShareLearner(mean, cov, np.zeros(classes, dtype=np.int64), members, public)
+    begun, heard = np.zeros(classes, dtype=np.int64), np.zeros((classes, servers), dtype=np.int64)
+    return ShareLearner(mean, cov, begun, heard, members, public)
 
 
 def learn_shares(learner: ShareLearner, one: int, final: FinalSlot, model: ProcessModel, turnover: float) -> None:
@@ -116,6 +123,7 @@ def learn_shares(learner: ShareLearner, one: int, final: FinalSlot, model: Proce
             return
         _begin(learner, one, final, model)
     _predict(mean, cov, final.shares.T, model, turnover, final.slot)
+    learner.heard[one][final.origins] = 1
     for origin, noisy, noise_var in zip(final.origins, final.noisy, final.noise_var, strict=True):
         place, share = 1 + int(origin), final.shares[origin]
         crowd = np.maximum(mean[:, 0], 1.0)
@@ -130,8 +138,23 @@ def learn_shares(learner: ShareLearner, one: int, final: FinalSlot, model: Proce
         cov -= common[:, :, None] * (common / var[:, None])[:, None, :]
 
 
-def shrunk_shares(learner: ShareLearner, one: int, width: float) -> tuple[Floats, Floats]:
-    """Return the shares of a class and the variances of their errors, (m, d) each; shares of a region sum to 1."""
+def forget_crowd(learner: ShareLearner) -> None:
+    """Keep what is known of the shares alone, in place: so much time has passed that the crowd is another one."""
+    first, size = learner.servers + 1, learner.mean.shape[-1]
+    for place in (0, slice(first, size)):
+        learner.mean[..., place] = 0.0
+        learner.cov[..., place, :] = 0.0
+        learner.cov[..., :, place] = 0.0
+    learner.begun[:] = 0  # whom it has heard stays true
+
+
+def shrunk_shares(learner: ShareLearner, one: int, width: float) -> tuple[Floats, Floats, Floats]:
+    """Return the shares of a class, the variances of their errors, and what the errors have in common, (m, d) each.
+
+    Shares of a region sum to 1. Where some servers are not heard, nobody knows how large their part is, and all other
+    shares are wrong by the same factor: so the covariances are close to diag(var - f^2) + f f^T. With the matrix C of
+    all covariances, f = C a/sqrt(a^T C a), where a are weights in proportion to the variances.
+    """
     servers, public = learner.servers, learner.public[one].T
     part = slice(1, servers + 1)
     root, inverse = _roots(public)
@@ -153,8 +176,38 @@ def shrunk_shares(learner: ShareLearner, one: int, width: float) -> tuple[Floats
     mean = (weight * means).sum(axis=0)
     own = np.einsum("dij,wdj->wdi", np.square(turned), var)
     share_var = (weight * (own + np.square(means - mean))).sum(axis=0)
+    along = share_var / share_var.sum(axis=1, keepdims=True)
+    by_direction = np.einsum("dij,di->dj", turned, along)
+    apart = means - mean
+    common = np.einsum("dij,dj->di", turned, (weight * var).sum(axis=0) * by_direction)
+    common = common + (weight * apart * (apart * along).sum(axis=2, keepdims=True)).sum(axis=0)
+    common = common / np.sqrt((common * along).sum(axis=1, keepdims=True))
     shares = np.maximum(public + mean, _LEAST_SHARE / servers)
-    return np.ascontiguousarray((shares / shares.sum(axis=1, keepdims=True)).T), np.ascontiguousarray(share_var.T)
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    heard = learner.heard[one] > 0
+    if learner.begun[one] and not heard.all() and heard.any():
+        typical = np.sqrt((weight * prior).sum())
+        shares, share_var, common = _with_unheard(shares, share_var, public, heard, float(typical))
+    return np.ascontiguousarray(shares.T), np.ascontiguousarray(share_var.T), np.ascontiguousarray(common.T)
+
+
+def _with_unheard(
+    shares: Floats, share_var: Floats, public: Floats, heard: Bools, width: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return shares, variances and their common part, (d, m) each, where some servers have never been heard.
+
+    Nothing says how large their part is, so theirs stay the public shares, with the width that the others have shown,
+    and the others divide the rest in the proportions that were learned: all of these are wrong by one factor.
+    """
+    unheard = np.where(heard, 0.0, public)
+    rest = 1.0 - unheard.sum(axis=1, keepdims=True)
+    parts = np.where(heard, shares, 0.0)
+    parts = parts / parts.sum(axis=1, keepdims=True)
+    own = width * unheard
+    total = np.sqrt(np.square(own).sum(axis=1, keepdims=True))
+    common = np.where(heard, -parts * total, np.square(own) / np.maximum(total, 1e-300))
+    var = np.where(heard, np.minimum(share_var, np.square(width * public)) + np.square(common), np.square(own))
+    return np.where(heard, parts * rest, unheard), var, common
 
 
 def _begin(learner: ShareLearner, one: int, final: FinalSlot, model: ProcessModel) -> None:
@@ -164,7 +217,7 @@ def _begin(learner: ShareLearner, one: int, final: FinalSlot, model: ProcessMode
         mean[:, 0], cov[:, 0, 0] = model.start(final.slot - 1)
     else:
         mean[:, 0] = np.maximum(final.crowd, 1.0)
-        cov[:, 0, 0] = np.square(_FIRST_DEVIATION * mean[:, 0])
+        cov[:, 0, 0] = np.square(_FIRST_DEVIATION * mean[:, 0]) + _FIRST_FACTOR * final.crowd_var
     people = np.maximum(mean[:, :1], 1.0)
     cov[:, servers + 1 :, servers + 1 :] = _sums_to_zero(people * final.shares.T)
     learner.begun[one] = 1

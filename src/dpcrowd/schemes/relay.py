@@ -146,7 +146,11 @@ class Relay(Scheme):
         if setting.share_width > 0.0:
             check_learning(setting, self.max_hops)
         amount = per_sample(setting.need_guarantee().total, self.samples_in(setting))
-        return start_state(setting, amount, self.lag, self.max_hops, self.guard)
+        state = start_state(setting, amount, self.lag, self.max_hops, self.guard)
+        if setting.share_width > 0.0 and setting.peers is not None:
+            shares = setting.peers.shares
+            begin_learning(state, shares if shares.ndim == 2 else shares[:, None])
+        return state
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
         shift, waiting = self._moved(state, slot)

@@ -30,7 +30,7 @@ from dpcrowd.schemes.relay_deviations import (
     keep_final_deviations,
     move_deviations,
 )
-from dpcrowd.schemes.relay_shares import fuse_learned, learn_final, own_records
+from dpcrowd.schemes.relay_shares import fuse_learned, learn_final, own_records, pass_many_slots
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "prior_of", "skip_slots"]
@@ -111,6 +111,7 @@ def _jump(state: RelayState, slot: int) -> None:
         mean[:], var[:] = moved
     reset_banks(state)
     move_deviations(state, first, steps)
+    pass_many_slots(state)
     state.last = np.array(slot)
 
 

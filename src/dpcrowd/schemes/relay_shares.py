@@ -8,13 +8,21 @@ the learned shares, too.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
-from dpcrowd.filters.persistence import are_partitioned
 from dpcrowd.filters.records import RecordTable, Reference, held_pairs
-from dpcrowd.filters.share_learning import FinalSlot, ShareLearner, learn_shares, shrunk_shares, start_learner
+from dpcrowd.filters.share_learning import (
+    FinalSlot,
+    ShareLearner,
+    forget_crowd,
+    learn_shares,
+    shrunk_shares,
+    start_learner,
+)
 from dpcrowd.filters.uncertain_shares import fuse_uncertain, retention
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
@@ -22,22 +30,39 @@ from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.relay_deviations import slot_records
 from dpcrowd.schemes.relay_state import LearnedShares, RelayState
 
-__all__ = ["begin_learning", "check_learning", "fuse_learned", "learn_final", "own_records"]
+__all__ = [
+    "begin_learning",
+    "check_learning",
+    "finalised_shares",
+    "full_matrices",
+    "fuse_learned",
+    "learn_final",
+    "learned_back_in_time",
+    "own_records",
+    "pass_many_slots",
+    "take_shares",
+]
+
+_ROUNDING = 1e-6
+"""Of a share that was written with six decimals."""
 
 
 def begin_learning(state: RelayState, shares: Floats) -> None:
     """Start to learn from public shares (N, 1) or (N, d) of the servers of all runs."""
     setting, servers = state.setting, state.servers
     by_run = np.broadcast_to(shares, (len(shares), setting.regions)).reshape(-1, servers, setting.regions)
-    if not are_partitioned(by_run).all():
+    total = by_run.sum(axis=1, keepdims=True)
+    if (np.abs(total - 1.0) > _ROUNDING * servers).any():
         raise BadInput(
             "shares are learned where every user is at one server, but these do not sum to 1 in every region; leave "
             "the share width out, or give shares of a partition."
         )
     receivers = setting.servers // setting.runs
-    learner = start_learner(by_run, setting.share_width, np.repeat(np.arange(setting.runs), receivers))
-    empty = np.zeros((state.lag, servers, setting.servers, setting.regions))
-    state.learned = LearnedShares(empty, empty.copy(), learner)
+    learner = start_learner(by_run / total, setting.share_width, np.repeat(np.arange(setting.runs), receivers))
+    shape = (state.lag, servers, setting.servers, setting.regions)
+    state.learned = LearnedShares(np.empty(shape), np.empty(shape), np.empty(shape), learner)
+    for place in range(state.lag):
+        _put(state, state.learned, place)
 
 
 def learn_final(state: RelayState, slot: int, engine: Engine) -> None:
@@ -50,11 +75,76 @@ def learn_final(state: RelayState, slot: int, engine: Engine) -> None:
         _split(learner, held)
         for one in range(len(learner.mean)):
             _learn(state, one, slot - state.lag, held)
+    _put(state, learned, place)
+
+
+def pass_many_slots(state: RelayState) -> None:
+    """Go on when more than L slots have passed without records: every slot knows what was known in the last one."""
+    learned = state.learned
+    if learned is None:
+        return
+    forget_crowd(learned.learner)
+    for place in range(state.lag):
+        _put(state, learned, place)
+
+
+def learned_back_in_time(state: RelayState, fresh: RelayState) -> None:
+    """Let a state after an earlier slot know the shares that were learned until now."""
+    if state.learned is not None:
+        fresh.learned = state.learned
+        pass_many_slots(fresh)
+
+
+def finalised_shares(state: RelayState) -> dict[str, Floats | Ints | None]:
+    """Return what a finalised state has of the learned shares of a server on its own (`relay_join`)."""
+    learned = state.learned
+    if learned is None:
+        return dict.fromkeys(("learned", "learner", "learner_cov", "learner_begun"))
+    learner, (rows, columns) = learned.learner, _lower(state.servers)
+    return {
+        "learned": np.stack([learned.shares[:, :, 0], learned.var[:, :, 0], learned.common[:, :, 0]]),
+        "learner": learner.mean[0],
+        "learner_cov": learner.cov[0][:, rows, columns],
+        "learner_begun": np.concatenate([learner.begun, learner.heard[0]]),
+    }
+
+
+def take_shares(
+    fresh: RelayState, learned: Floats | None, mean: Floats | None, cov: Floats | None, begun: Ints | None
+) -> None:
+    """Let a fresh state begin with what a neighbour has learned."""
+    if fresh.learned is None or learned is None or mean is None or cov is None or begun is None:
+        return
+    mine = fresh.learned
+    mine.shares[:, :, 0], mine.var[:, :, 0], mine.common[:, :, 0] = learned
+    learner = fresh.learned.learner
+    learner.mean[0], learner.cov[0] = mean, full_matrices(cov)
+    learner.begun[0], learner.heard[0] = begun[0], begun[1:]
+
+
+def full_matrices(lower: Floats) -> Floats:
+    """Return symmetric matrices (d, n, n) from their lower halves (d, n (n + 1)/2)."""
+    size = (math.isqrt(8 * lower.shape[1] + 1) - 1) // 2
+    matrices = np.empty((len(lower), size, size))
+    rows, columns = np.tril_indices(size)
+    matrices[:, rows, columns] = lower
+    matrices[:, columns, rows] = lower
+    return matrices
+
+
+def _lower(servers: int) -> tuple[Ints, Ints]:
+    return np.tril_indices(2 * servers + 1)
+
+
+def _put(state: RelayState, learned: LearnedShares, place: int) -> None:
+    """Keep what is known now for the slot at a place."""
+    learner = learned.learner
     for one in range(len(learner.mean)):
-        shares, var = shrunk_shares(learner, one, state.setting.share_width)
+        shares, var, common = shrunk_shares(learner, one, state.setting.share_width)
         members = np.flatnonzero(learner.members == one)
         learned.shares[place][:, members] = shares[:, None]
         learned.var[place][:, members] = var[:, None]
+        learned.common[place][:, members] = common[:, None]
 
 
 def own_records(state: RelayState, slot: int, engine: Engine, active: Bools) -> tuple[Holdings, RecordTable]:
@@ -95,7 +185,10 @@ def fuse_learned(
     mean, var = prior[0].copy(), prior[1].copy()
     records = slot_records(state, slot, active, rows, prior, reference, engine)
     if records is not None:
-        mean[rows], var[rows], carried = fuse_uncertain(prior[0][rows], prior[1][rows], carried, records, share_var)
+        common = learned.common[place][:, rows]
+        mean[rows], var[rows], carried = fuse_uncertain(
+            prior[0][rows], prior[1][rows], carried, records, share_var, common
+        )
     state.cross[slot % depth][:, rows] = carried
     return mean, var
 
@@ -131,7 +224,7 @@ def _split(learner: ShareLearner, held: Bools) -> None:
         kinds, kind = np.unique(held[members], axis=0, return_inverse=True)
         for number in range(1, len(kinds)):
             learner.members[members[kind.ravel() == number]] = len(learner.mean)
-            for name in ("mean", "cov", "begun", "public"):
+            for name in ("mean", "cov", "begun", "heard", "public"):
                 values = getattr(learner, name)
                 setattr(learner, name, np.concatenate([values, values[one : one + 1]]))
 
@@ -152,6 +245,7 @@ def _learn(state: RelayState, one: int, slot: int, held: Bools) -> None:
         state.noisy[place][first + origins],
         noise_var,
         np.where(state.known[place, receiver], state.mean[place, receiver], np.nan),
+        state.mean_var[place, receiver],
         learned.shares[place][:, receiver],
     )
     learn_shares(learned.learner, one, final, setting.model, setting.turnover)

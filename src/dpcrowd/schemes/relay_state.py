@@ -56,11 +56,13 @@ class LearnedShares:
     """Shares that a network's receivers have learned, slot t at place t mod L; see `relay_shares`.
 
     shares, var  (L, servers per run, N, d) what a slot's filter uses, and the variances of its errors
+    common       (L, servers per run, N, d) what these errors have in common
     learner      what was learned up to the last slot that is final
     """
 
     shares: Floats
     var: Floats
+    common: Floats
     learner: ShareLearner
 
 

@@ -9,7 +9,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.persistence import PersistentRecords, fuse_persistent
 from dpcrowd.filters.share_learning import FinalSlot, learn_shares, shrunk_shares, start_learner
-from dpcrowd.filters.uncertain_shares import deviation_var, fuse_uncertain
+from dpcrowd.filters.uncertain_shares import fuse_uncertain
 
 SERVERS, REGIONS = 5, 2
 
@@ -22,7 +22,7 @@ def final_slot(rng: np.random.Generator, slot: int, shares: Floats, crowd: Float
     origins = np.flatnonzero(rng.random(SERVERS) < 0.7)
     noise_var = rng.uniform(20.0, 60.0, len(origins))
     noisy = shares[origins] * crowd + rng.normal(0.0, 5.0, (len(origins), REGIONS))
-    return FinalSlot(slot, origins, noisy, noise_var, crowd, shares)
+    return FinalSlot(slot, origins, noisy, noise_var, crowd, np.zeros(REGIONS), shares)
 
 
 def centred(var: Floats) -> Floats:
@@ -94,10 +94,12 @@ def test_shrinking_to_a_width_is_another_prior(monkeypatch: pytest.MonkeyPatch) 
         learner.mean[0, k, place], learner.cov[0, k, place, place] = posterior(k, 15.0)
     for factor in (1.0, 4.0, 15.0):
         monkeypatch.setattr(share_learning, "_WIDTHS", ((factor, 1.0),))
-        shares, var = shrunk_shares(learner, 0, width)
+        shares, var, common = shrunk_shares(learner, 0, width)
         for k in range(REGIONS):
             mean, cov = posterior(k, factor)
             assert np.allclose(var[:, k], np.diag(cov), rtol=1e-6)
+            weights = var[:, k] / var[:, k].sum()
+            assert np.allclose(common[:, k], cov @ weights / np.sqrt(weights @ cov @ weights), rtol=1e-6)
             if (mean > 0.01).all():
                 assert np.allclose(shares[:, k], mean, rtol=1e-6)
 
@@ -114,9 +116,9 @@ def test_the_width_is_found() -> None:
         for slot in range(40):
             origins = np.flatnonzero(np.arange(20) % 4 == slot % 4)
             noisy = rng.poisson(true[origins] * crowd) + rng.laplace(0.0, 10.0, (len(origins), 6))
-            final = FinalSlot(slot, origins, noisy, np.full(len(origins), 200.0), crowd, believed)
+            final = FinalSlot(slot, origins, noisy, np.full(len(origins), 200.0), crowd, np.zeros(6), believed)
             learn_shares(learner, 0, final, model, 1.0)
-            believed, var = shrunk_shares(learner, 0, 0.1)
+            believed, var, _ = shrunk_shares(learner, 0, 0.1)
         assert np.allclose(believed.sum(axis=0), 1.0)
         errors[name] = np.abs(believed - true).sum(axis=0).mean(), np.abs(public - true).sum(axis=0).mean()
         assert 0.4 < np.mean(np.square(believed - true) / var) < 1.6 or name == "right"
@@ -138,24 +140,28 @@ def test_uncertain_shares_are_deviations_in_a_dense_filter() -> None:
     cross = rng.normal(0.0, 1.0, (SERVERS, n, REGIONS))
     cross -= cross.mean(axis=0)
     for mine, theirs in zip(
-        fuse_uncertain(prior, prior_var, cross, records, np.zeros_like(shares)),
+        fuse_uncertain(prior, prior_var, cross, records, np.zeros_like(shares), np.zeros_like(shares)),
         fuse_persistent(prior, prior_var, cross, records),
         strict=True,
     ):
         assert np.allclose(mine, theirs, rtol=1e-9)
     share_var = rng.uniform(0.0, 0.01, shares.shape)
-    mean, var, after = fuse_uncertain(prior, prior_var, cross, records, share_var)
-    v = deviation_var(shares, share_var, people)
-    for i, k in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0)):
+    common = np.sqrt(share_var) * rng.uniform(-0.9, 0.9, shares.shape)
+    mean, var, after = fuse_uncertain(prior, prior_var, cross, records, share_var, common)
+    v = shares * people + (share_var - common**2) * people**2
+    for i, k in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)):
+        known = np.isfinite(prior_var[i, k])
+        deviations = centred(v[:, i, k]) + np.outer(common[:, i, k], common[:, i, k]) * people[i, k] ** 2
         joint = np.zeros((SERVERS + 1, SERVERS + 1))  # the crowd and the deviations
-        joint[0, 0], joint[1:, 1:] = prior_var[i, k], centred(v[:, i, k])
-        joint[0, 1:] = joint[1:, 0] = -cross[:, i, k]
+        joint[0, 0], joint[1:, 1:] = prior_var[i, k] if known else 1e12, deviations
+        joint[0, 1:] = joint[1:, 0] = -cross[:, i, k] * known
         held = [number for number in range(3) if np.isfinite(noise[number, i, k])]
         rows = np.zeros((len(held), SERVERS + 1))
         rows[:, 0] = shares[origins[held], i, k]
         rows[np.arange(len(held)), 1 + origins[held]] = 1.0
         gain = np.linalg.solve(rows @ joint @ rows.T + np.diag(noise[held, i, k]), rows @ joint)[:, 0]
-        assert np.isclose(mean[i, k], prior[i, k] + gain @ (noisy[held, i, k] - rows[:, 0] * prior[i, k]))
-        assert np.isclose(var[i, k], joint[0, 0] - gain @ rows @ joint[:, 0])
-        expected = (1 - gain @ rows[:, 0]) * cross[:, i, k] + centred(v[:, i, k]) @ rows[:, 1:].T @ gain
-        assert np.allclose(after[:, i, k], expected)
+        tolerance = 1e-6 if known else 1e-3
+        assert np.isclose(mean[i, k], prior[i, k] + gain @ (noisy[held, i, k] - rows[:, 0] * prior[i, k]), tolerance)
+        assert np.isclose(var[i, k], joint[0, 0] - gain @ rows @ joint[:, 0], tolerance)
+        expected = (1 - gain @ rows[:, 0]) * cross[:, i, k] * known + deviations @ rows[:, 1:].T @ gain
+        assert np.allclose(after[:, i, k], expected, tolerance)

@@ -11,7 +11,9 @@ from dpcrowd.errors import BadInput
 from dpcrowd.sim.simulate import simulate
 
 _RNG = np.random.default_rng(0)
-COUNTS = np.rint([3000, 900, 5000] + np.cumsum(_RNG.normal(0.0, 20.0, (80, 3)), axis=0)).astype(np.int64).tolist()
+COUNTS = (
+    np.rint(np.array([3000, 900, 5000]) + np.cumsum(_RNG.normal(0.0, 20.0, (80, 3)), axis=0)).astype(np.int64).tolist()
+)
 SETTINGS: dict[str, Any] = {
     "servers": 8,
     "density": 0.5,

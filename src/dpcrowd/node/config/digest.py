@@ -50,7 +50,7 @@ def canonical(network: NetworkConfig) -> bytes:
     else:
         scheme["model"] = model_digest(network.fitted)  # what it says, not how its file is laid out
         del scheme["process_var"]
-    for name in ("learn", "turnover"):
+    for name in ("learn", "turnover", "share_width"):
         if scheme[name] is None:
             del scheme[name]
     for server in plain["server"]:

@@ -262,6 +262,14 @@ class SchemeSection(Section, frozen=True, kw_only=True):
             "a number above 0 and at most 1",
         ),
     ] = None
+    share_width: Annotated[
+        float | None,
+        about(
+            "Part by which public shares may be wrong, so that servers learn them; for the simulator only, as yet.",
+            "nothing: `dpcrowd simulate --share-width` learns shares, and live nodes take public ones, by region if "
+            "they differ",
+        ),
+    ] = None
     tuning: Annotated[Tuning, about("Parameters of sampling, budget and grouping.")] = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
@@ -269,6 +277,12 @@ class SchemeSection(Section, frozen=True, kw_only=True):
             raise InvalidValue("lag", f"given {self.lag}; allowed: 1 to {_LONGEST_LAG} slots.")
         if self.turnover is not None and not 0.0 < self.turnover <= 1.0:
             raise InvalidValue("turnover", f"given {self.turnover:g}; allowed: above 0, at most 1.")
+        if self.share_width is not None:
+            raise InvalidValue(
+                "share_width",
+                f"given {self.share_width:g}; live nodes do not learn shares yet. Leave it out, and give each "
+                "[[server]] its shares by region, if they differ.",
+            )
 
 
 Share = Annotated[
