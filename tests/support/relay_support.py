@@ -58,6 +58,7 @@ class Network:
     options: dict[str, Any] = field(default_factory=dict)
     learn: bool = False
     turnover: float = 1.0
+    share_width: float = 0.0
 
     @property
     def servers(self) -> int:
@@ -89,6 +90,7 @@ class Network:
             peers=None if number is None else Peers(number, self.shares),
             learn=self.learn,
             turnover=self.turnover,
+            share_width=self.share_width,
         )
 
     def server(self, number: int, account: Account | None = None) -> Server:

@@ -59,6 +59,14 @@ _COSTS = {
 )
 @options.composition
 @click.option(
+    "--share-width",
+    default=0.0,
+    show_default=True,
+    type=float,
+    help="relay: part by which public shares may be wrong, such as 0.1; it then learns the shares of every region from "
+    "records. 0: public shares are right.",
+)
+@click.option(
     "--graph",
     default="random",
     show_default=True,

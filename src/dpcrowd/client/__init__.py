@@ -18,6 +18,7 @@ from dpcrowd.client.errors import (
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import (
     Budget,
+    LearnedShare,
     Neighbour,
     Network,
     NetworkServer,
@@ -35,6 +36,7 @@ __all__ = [
     "Client",
     "Delivery",
     "Estimates",
+    "LearnedShare",
     "Neighbour",
     "Network",
     "NetworkServer",

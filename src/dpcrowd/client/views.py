@@ -171,6 +171,15 @@ class RegionQuality(Struct, frozen=True, kw_only=True):
     coverage: float | None = None
 
 
+class LearnedShare(Struct, frozen=True, kw_only=True):
+    """The share of one server in one region that a node has learned, and the standard deviation of its error."""
+
+    server: str
+    region: str
+    share: float
+    deviation: float
+
+
 class Quality(Struct, frozen=True, kw_only=True):
     """Whether the intervals of the node are as wide as they should be, by the records of other servers.
 
@@ -179,6 +188,7 @@ class Quality(Struct, frozen=True, kw_only=True):
     calibration  their mean square, about 1 if all is well; None: there are none
     values       number of innovations, one per record and region, in `slots` of the last `window` slots
     since_slot   first slot that was counted; None: none yet
+    learned_shares  by server and region, if the node learns them from records
     """
 
     verdict: Literal["calibrated", "narrow", "wide", "unknown"]
@@ -191,6 +201,7 @@ class Quality(Struct, frozen=True, kw_only=True):
     window: int
     since_slot: int | None = None
     regions: list[RegionQuality] = []
+    learned_shares: list[LearnedShare] = []
 
 
 class Ready(Struct, frozen=True):

@@ -37,7 +37,7 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.observation import ROUNDING
 
-__all__ = ["PersistentRecords", "are_partitioned", "fuse_persistent", "ordered_sum"]
+__all__ = ["PersistentRecords", "are_partitioned", "consistent", "fuse_persistent", "ordered_sum"]
 
 _SUM_TOLERANCE = 1e-6
 
@@ -75,7 +75,7 @@ def fuse_persistent(
     known_var = np.where(is_known, prior_var, 1.0)
     origins = records.origins
     informed = np.isfinite(records.noise_var).any(axis=0)
-    cross = np.where(is_known, np.where(informed, _consistent(cross, spread, known_var), cross), 0.0)
+    cross = np.where(is_known, np.where(informed, consistent(cross, spread, known_var), cross), 0.0)
     own, common = share[origins], cross[origins]
     weight = 1.0 / (records.noise_var + spread[origins])
     innovation = records.noisy - own * prior
@@ -108,7 +108,7 @@ def are_partitioned(shares: Floats) -> Bools:
     return np.asarray(np.abs(shares.sum(axis=-2) - 1.0) <= _SUM_TOLERANCE)
 
 
-def _consistent(cross: Floats, spread: Floats, variance: Floats) -> Floats:
+def consistent(cross: Floats, spread: Floats, variance: Floats) -> Floats:
     """Return x, made smaller where no error of this variance could have so much in common with the deviations.
 
     That happens where the crowd, and with it the deviations, has become smaller. The sum of x^2/spread is at most P.

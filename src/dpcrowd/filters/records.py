@@ -67,12 +67,15 @@ class RecordTable:
     var     (O,) alpha times the variance of the noise; 0: there is no record
     shares  (O,), or (O, d) where they differ by region
     groups  (O, d) the lowest region of each region's group; None: every region of every record is by itself
+    share_var  (O, d) variances of the errors of shares that were learned; None: shares are right. Compiled loops do not
+            look at it
     """
 
     noisy: Floats
     var: Floats
     shares: Floats
     groups: Ints | None = None
+    share_var: Floats | None = None
 
     @property
     def by_region(self) -> Floats:
@@ -282,6 +285,8 @@ def pair_var(
         level = table.totals(reference.level[rows], origins)
         expected = np.where(is_known, level, table.values(origins) / share)
         spread = share * (1.0 - share) * np.maximum(expected, 1.0)
+        if table.share_var is not None:
+            spread = spread + table.share_var[origins] * np.square(np.maximum(expected, 1.0))
     return np.asarray(table.var[origins][:, None] + np.maximum(spread, ROUNDING))
 
 

@@ -61,7 +61,18 @@ def view_of(network: NetworkConfig, server: str, sign: Sign, expires: int = 0) -
         revision=network.revision,
         first_slot=network.valid_from_slot,
         records=_record_terms(network),
+        state_bytes=_learner_bytes(network),
     )
+
+
+def _learner_bytes(network: NetworkConfig) -> int:
+    """Return the bytes of what is known of learned shares in a finalised state; 0: none are learned."""
+    if not network.method.share_width or network.relay is None:
+        return 0
+    servers, regions = len(network.servers), len(network.regions)
+    size = 2 * servers + 1
+    numbers = regions * (size * (size + 1) // 2 + size + 3 * network.relay.lag * servers) + size
+    return 8 * numbers + 1024
 
 
 def _record_terms(network: NetworkConfig) -> RecordTerms | None:

@@ -82,6 +82,7 @@ class Setting:
     learn      whether filters learn from what is released how well the model fits (`filters.learning`)
     turnover   the part of a server's users who are replaced per slot; below 1, relay treats deviations from a share as
                persistent (`filters.persistence`), and other filters release wider intervals (`filters.staying`)
+    share_width  by which part the public shares may be wrong; above 0, relay learns them (`filters.share_learning`)
     engine     "numba" takes compiled loops, for the simulator; both give the same bits, so it is neither compared nor
                saved
     grouper, pid_loop   deprecated and ignored; give `engine` instead
@@ -102,6 +103,7 @@ class Setting:
     peers: Peers | None = field(default=None, metadata={"later": True})
     learn: bool = field(default=False, metadata={"later": True})
     turnover: float = field(default=1.0, metadata={"later": True})
+    share_width: float = field(default=0.0, metadata={"later": True})
     engine: Engine = field(default="numpy", compare=False, metadata={"saved": False})
 
     def __post_init__(self, grouper: object, pid_loop: object) -> None:
@@ -120,6 +122,8 @@ class Setting:
                 raise unknown_name(kind, value, allowed)
         if not 0.0 < self.turnover <= 1.0:
             raise BadInput(f"turnover={self.turnover!r}; allowed: above 0 and at most 1.")
+        if not 0.0 <= self.share_width <= 1.0:
+            raise BadInput(f"share_width={self.share_width!r}; allowed: from 0 (shares are right) to 1.")
         check_engine(self.engine)
 
     @property

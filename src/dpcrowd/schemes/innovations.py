@@ -15,6 +15,7 @@ from dpcrowd.filters.records import Reference, pair_var
 from dpcrowd.schemes.base import Plan
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.relay_filter import prior_of
+from dpcrowd.schemes.relay_shares import own_records
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["message_innovations", "record_innovations"]
@@ -49,7 +50,9 @@ def record_innovations(state: RelayState) -> Floats:
         origins = np.flatnonzero(mailbox.fresh[place] & counting[place] & trusted)
         if not len(origins):
             continue
-        table, rows = state.table(slot), np.zeros(len(origins), dtype=np.int64)
+        rows = np.zeros(len(origins), dtype=np.int64)
+        everybody = np.ones(1, dtype=np.bool_)
+        table = state.table(slot) if state.learned is None else own_records(state, slot, "numpy", everybody)[1]
         reference = Reference(state.level[place], state.level_var[place])
         variance = pair_var(
             rows, origins, table, reference, state.setting.observation, state.setting.model.one_step_var

@@ -44,6 +44,7 @@ from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
 from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, expected_level, skip_slots
 from dpcrowd.schemes.relay_groups import choose_groups
 from dpcrowd.schemes.relay_join import FinalisedState, begin_from
+from dpcrowd.schemes.relay_shares import begin_learning, check_learning
 from dpcrowd.schemes.relay_state import GIVEN_UP, RelayState, start_state
 
 __all__ = ["AUDIENCE_OF_RECORDS", "GROUPS", "GROUPS_NEED_A_MODEL", "Groups", "Relay", "RelayState", "schedule_offsets"]
@@ -159,6 +160,10 @@ class Relay(Scheme):
     def start(self, setting: Setting) -> RelayState:
         self.check(setting)
         _check_phases(setting)
+        if setting.share_width > 0.0:
+            check_learning(setting, self.max_hops)
+            if self.groups != "off":
+                raise BadInput("relay: groups and learned shares do not combine; leave groups or the share width out.")
         if self.groups != "off" and setting.form == "matrix" and setting.model.course is None:
             raise BadInput(GROUPS_NEED_A_MODEL)
         samples = self.samples_in(setting)
@@ -166,7 +171,11 @@ class Relay(Scheme):
         grouped = self.groups == "auto"
         if grouped and setting.peers is not None:
             _check_shares(setting.peers.shares)
-        return start_state(setting, amount, samples, self.lag, self.max_hops, self.guard, grouped=grouped)
+        state = start_state(setting, amount, samples, self.lag, self.max_hops, self.guard, grouped=grouped)
+        if setting.share_width > 0.0 and setting.peers is not None:
+            shares = setting.peers.shares
+            begin_learning(state, shares if shares.ndim == 2 else shares[:, None])
+        return state
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
         shift, waiting = self._moved(state, slot)
@@ -243,6 +252,8 @@ class Relay(Scheme):
         if state.own_groups is not None and plan.pivot is not None:
             state.own_groups = np.where(sampled, plan.pivot, state.own_groups)
         state.shift, state.waiting = self._moved_after(state, plan, sampled)
+        if state.setting.share_width > 0.0 and state.learned is None:
+            begin_learning(state, plan.shares)
         skip_slots(state, slot, self.guard, hearing.engine)
         begin_slot(state, slot, hearing.engine)
         if state.mailbox is None:

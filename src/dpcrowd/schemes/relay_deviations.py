@@ -19,7 +19,7 @@ from dpcrowd.filters.records import Reference, held_pairs
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.relay_state import RelayState
 
-__all__ = ["equivalent_sums", "fuse_deviations", "keep_final_deviations", "move_deviations"]
+__all__ = ["equivalent_sums", "fuse_deviations", "keep_final_deviations", "move_deviations", "slot_records"]
 
 
 def fuse_deviations(
@@ -39,7 +39,7 @@ def fuse_deviations(
     mean, var = prior[0].copy(), prior[1].copy()
     carried = before[:, rows] * (state.setting.model.diagonal_transition * (1.0 - state.setting.turnover))
     before_fusing = carried
-    records = _records(state, slot, active, rows, prior, reference, engine)
+    records = slot_records(state, slot, active, rows, prior, reference, engine)
     if records is not None:
         mean[rows], var[rows], carried = fuse_persistent(prior[0][rows], prior[1][rows], carried, records)
     if state.table(slot).groups is not None:
@@ -100,7 +100,7 @@ def move_deviations(state: RelayState, first: int, steps: int) -> None:
     state.cross = np.roll(state.cross, steps, axis=0) * factor**steps
 
 
-def _records(
+def slot_records(
     state: RelayState,
     slot: int,
     active: Bools,
@@ -128,15 +128,18 @@ def _records(
     noise_var = np.where(has, table.var.reshape(runs, servers)[run][:, origins].T[..., None], 1.0)
     by_run = table.by_region.reshape(runs, servers, -1)
     partition = are_partitioned(by_run)
-    shares = by_run.swapaxes(0, 1)[:, run]
+    shares, share_var = by_run.swapaxes(0, 1)[:, run], 0.0
+    if state.learned is not None:
+        place = slot % state.lag
+        shares, share_var = state.learned.shares[place][:, rows], state.learned.var[place][origins][:, rows]
     share = shares[origins]
     with np.errstate(invalid="ignore", divide="ignore"):
         claim = ordered_sum(noisy) / ordered_sum(np.where(has, share, 0.0))
     expected = np.where(np.isfinite(prior[1][rows]), prior[0][rows], np.nan_to_num(claim))
     expected = np.where(np.isfinite(reference.level_var[rows]), reference.level[rows], expected)
     people = np.maximum(expected, 1.0)
-    factor = _guard(state, slot, rows, origins, (noisy, noise_var, share, people), reference)
-    usual = noise_var + np.maximum(share * (1.0 - share) * people, ROUNDING)
+    usual = noise_var + np.maximum(share * (1.0 - share) * people, ROUNDING) + share_var * np.square(people)
+    factor = _guard(state, slot, rows, origins, (noisy, noise_var, share, usual), reference)
     noise = np.where(has, noise_var + usual * (factor - 1.0), np.inf)
     return PersistentRecords(origins, noisy, noise, shares, people, partition[run])
 
@@ -150,11 +153,10 @@ def _guard(
     reference: Reference,
 ) -> Floats:
     """Return the factors, at least 1, by which guard and penalties multiply the variances of records, (k, n, d)."""
-    noisy, noise_var, share, people = records
+    noisy, noise_var, share, usual = records
     factor = np.ones_like(noisy)
     if reference.prior is not None and reference.prior_var is not None:
         expected, expected_var = reference.prior[rows], reference.prior_var[rows]
-        usual = noise_var + np.maximum(share * (1.0 - share) * people, ROUNDING)
         squared = np.square(noisy - share * expected) / (usual + share * share * expected_var)
         scale = state.scale[slot % state.lag][rows][:, None]
         below = np.minimum(noisy, 0.0)

@@ -19,8 +19,9 @@ from dpcrowd.filters import predict, predict_matrix, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.learning import beliefs_of, combined, predict_bank, update_bank
 from dpcrowd.filters.origins import start_penalty
-from dpcrowd.filters.records import Posterior, RecordSums, Reference, Split, record_sums
+from dpcrowd.filters.records import Posterior, RecordSums, RecordTable, Reference, Split, record_sums
 from dpcrowd.kernels.engine import Engine
+from dpcrowd.network.bit_spread import Words
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.records import ungrouped
 from dpcrowd.schemes.relay_deviations import (
@@ -29,6 +30,7 @@ from dpcrowd.schemes.relay_deviations import (
     keep_final_deviations,
     move_deviations,
 )
+from dpcrowd.schemes.relay_shares import fuse_learned, learn_final, own_records, pass_many_slots
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "expected_level", "prior_of", "skip_slots"]
@@ -111,6 +113,7 @@ def _jump(state: RelayState, slot: int) -> None:
         mean[:], var[:] = moved
     reset_banks(state)
     move_deviations(state, first, steps)
+    pass_many_slots(state)
     state.last = np.array(slot)
 
 
@@ -153,7 +156,8 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     if state.cross is not None:
         reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
         doubted = prior_var * np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
-        mean, var = fuse_deviations(state, slot, active, (prior, doubted), reference, engine)
+        fuse = fuse_deviations if state.learned is None else fuse_learned
+        mean, var = fuse(state, slot, active, (prior, doubted), reference, engine)
         state.mean[place][active], state.mean_var[place][active] = mean[active], var[active]
         state.known[place][active] = np.isfinite(var[active]).all(axis=1)
         return
@@ -191,7 +195,8 @@ def _filter_bank(
     doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
     if state.cross is not None:
         doubted = prior, prior_var * doubt
-        sums = equivalent_sums(doubted, fuse_deviations(state, slot, active, doubted, reference, engine))
+        fuse = fuse_deviations if state.learned is None else fuse_learned
+        sums = equivalent_sums(doubted, fuse(state, slot, active, doubted, reference, engine))
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
     priors.var *= doubt
     state.bank.put(place, update_bank(priors, state.y[place], state.info[place], beliefs))
@@ -219,19 +224,16 @@ def _sum(
     recent  with which, and with the priors, the guard compares; None: no guard
     full    receives the matrices of records that join regions into groups, with full covariances
     """
-    place, setting, table = slot % state.lag, state.setting, state.table(slot)
-    split = None
-    if table.groups is not None:  # no compiled loop knows groups
-        engine, split = "numpy", Split(*priors, OFF, setting.model.course is None)
-    words = state.words(slot, engine)
-    held = state.holdings(slot, engine, active) if words is None else _IN_WORDS
+    place, setting = slot % state.lag, state.setting
+    held, table, words, engine = _held_records(state, slot, engine, active)
+    split = None if table.groups is None else Split(*priors, OFF, setting.model.course is None)
     reference = Reference(state.level[place], state.level_var[place], split=split)
     if recent is not None:
         prior, prior_var = priors
         penalised = state.suspicious[place]
         penalty = state.penalty[place] if penalised.any() else None
         if state.scores is not None and not known.all() and (beginners := active & ~known).any():
-            records = state.holdings(slot, engine, beginners)
+            records = held if state.learned is not None else state.holdings(slot, engine, beginners)
             rows, origins, factors = start_penalty(
                 beginners, state.servers, records.indptr, records.indices, table, reference, setting.observation,
                 setting.model.one_step_var, LIMIT,
@@ -252,21 +254,33 @@ def _sum(
     return reference
 
 
+def _held_records(
+    state: RelayState, slot: int, engine: Engine, active: Bools | None = None
+) -> tuple[Holdings, RecordTable, Words | None, Engine]:
+    """Return who has which records of a slot, as lists or bits, the records, and the engine that can sum them."""
+    if state.learned is not None:
+        everybody = np.ones(state.setting.servers, dtype=np.bool_)
+        return *own_records(state, slot, engine, everybody if active is None else active), None, "numpy"
+    table = state.table(slot)
+    if table.groups is not None:  # no compiled loop knows groups
+        engine = "numpy"
+    words = state.words(slot, engine)
+    held = state.holdings(slot, engine, active) if words is None else _IN_WORDS
+    return held, table, words, engine
+
+
 def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
     """Make slot - L final, of which no record is taken any more: the filter starts from its state."""
     place, setting = slot % state.lag, state.setting
     if slot >= state.lag:
         if state.scores is not None:
-            table = state.table(slot - state.lag)
-            engine = engine if table.groups is None else "numpy"  # no compiled loop knows groups
-            words = state.words(slot - state.lag, engine)
-            held = state.holdings(slot - state.lag, engine) if words is None else _IN_WORDS
+            held, table, words, taken = _held_records(state, slot - state.lag, engine)
             mean_var = state.mean_var[place]
             spread = diagonal(mean_var) if setting.form == "matrix" else mean_var
             state.scores.judge(
                 held.indptr, held.indices, table, Reference(state.level[place], state.level_var[place]),
                 setting.observation, setting.model.one_step_var,
-                (state.mean[place], spread, state.known[place]), engine, words,
+                (state.mean[place], spread, state.known[place]), taken, words,
             )  # fmt: skip
         state.base[:], state.base_var[:] = state.mean[place], state.mean_var[place]
         state.base_known[:] = state.known[place]
@@ -275,6 +289,8 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             state.base_recent[:] = state.recent[place]
         if state.bank is not None:
             state.base_bank = state.bank.at(place).copy()
+    if state.learned is not None:
+        learn_final(state, slot, engine)
     if setting.observation != "paper":  # which does not look at the level
         state.level[place], state.level_var[place] = expected_level(state, slot)
     if state.scores is not None:

@@ -40,6 +40,7 @@ from dpcrowd.filters.learning import Bank, combined
 from dpcrowd.filters.origins import SUSPECT
 from dpcrowd.schemes.base import half_width
 from dpcrowd.schemes.records import NOTHING_PAID
+from dpcrowd.schemes.relay_shares import finalised_shares, full_matrices, take_shares
 from dpcrowd.schemes.relay_state import RelayState
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 
@@ -68,6 +69,11 @@ class FinalisedState:
                     "paper", which does not look at it
     bank            (3, beliefs, d): means, variances and weights of the base's beliefs; None: the filters do not learn
     cross           (origins, d) of the base, as in `RelayState`; None: deviations are not remembered
+    learned         (3, L, origins, d) learned shares, their variances and what their errors have in common; None: they
+                    are not learned, and there is none of the next three
+    learner         (d, n), n = 2 origins + 1: what is known of crowd, shares and deviations
+    learner_cov     (d, n (n + 1)/2): lower halves of its covariances; learner_begun (1 + origins,): whether it
+                    knows a crowd, and whom it has heard
     score, usual    (origins,), (); penalty (L, origins), suspicious (L,); None: nothing is remembered of origins
     """
 
@@ -87,6 +93,10 @@ class FinalisedState:
     suspicious: Bools | None
     bank: Floats | None = None
     cross: Floats | None = None
+    learned: Floats | None = None
+    learner: Floats | None = None
+    learner_cov: Floats | None = None
+    learner_begun: Ints | None = None
 
     def to_bytes(self) -> bytes:
         """Return it as one block of bytes: the same for the same numbers."""
@@ -214,6 +224,14 @@ class FinalisedState:
             self._check_beliefs(self.bank)
         if self.cross is not None:
             _check_means("cross", self.cross)
+        if self.learned is not None and self.learner is not None and self.learner_cov is not None:
+            shares, var, common = self.learned
+            _check_means("learned", common)
+            if not ((shares > 0.0) & (shares <= 1.0)).all() or not ((var >= 0.0) & (var <= _LARGEST)).all():
+                raise BadInput("a finalised state with learned shares that are not above 0 and at most 1.")
+            _check_means("learner", self.learner)
+            for covariance in full_matrices(self.learner_cov):
+                _check_covariance(covariance)
 
     def _check_beliefs(self, bank: Floats) -> None:
         """Refuse an estimate that is not the mean of the beliefs: the filter goes on with these."""
@@ -270,6 +288,7 @@ def finalised_state(state: RelayState) -> FinalisedState:
         "suspicious": None if scores is None else state.suspicious[:, 0],
         "bank": None if bank is None else np.stack([bank.mean[:, 0], bank.var[:, 0], bank.weight[:, 0]]),
         "cross": None if state.base_cross is None else state.base_cross[:, 0],
+        **finalised_shares(state),
     }
     return FinalisedState(**{name: None if part is None else np.array(part) for name, part in parts.items()})  # type: ignore[arg-type]
 
@@ -344,6 +363,7 @@ def begin_from(finalised: FinalisedState, fresh: RelayState, shares: Floats | No
             beliefs[:, 0] = values
     if fresh.base_cross is not None and finalised.cross is not None:
         fresh.base_cross[:, 0] = finalised.cross
+    take_shares(fresh, finalised.learned, finalised.learner, finalised.learner_cov, finalised.learner_begun)
     for one in early:
         place = one % lag
         if fresh.cross is not None and fresh.base_cross is not None:

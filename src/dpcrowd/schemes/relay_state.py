@@ -16,6 +16,7 @@ from dpcrowd.filters.ahead import moved_in_time
 from dpcrowd.filters.learning import Bank, beliefs_of, reset_bank, start_bank
 from dpcrowd.filters.origins import OriginScores
 from dpcrowd.filters.records import POOL, RecordTable
+from dpcrowd.filters.share_learning import ShareLearner
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.bit_spread import BitSpread, Words
 from dpcrowd.network.sparse_spread import SparseSpread
@@ -26,6 +27,7 @@ from dpcrowd.schemes.records import Mailbox, ungrouped
 
 __all__ = [
     "GIVEN_UP",
+    "LearnedShares",
     "RelayState",
     "back_in_time",
     "considers_deviations",
@@ -47,6 +49,21 @@ MOST_CROSS = 2**26
 
 MOST_IN_BITS = 8192
 """Servers per run, up to which a simulation keeps a bit for every pair of them."""
+
+
+@dataclass
+class LearnedShares:
+    """Shares that a network's receivers have learned, slot t at place t mod L; see `relay_shares`.
+
+    shares, var  (L, servers per run, N, d) what a slot's filter uses, and the variances of its errors
+    common       (L, servers per run, N, d) what these errors have in common
+    learner      what was learned up to the last slot that is final
+    """
+
+    shares: Floats
+    var: Floats
+    common: Floats
+    learner: ShareLearner
 
 
 @dataclass
@@ -76,6 +93,7 @@ class RelayState:
     bank                  (L, beliefs, N, d): the filters whose mean the posteriors are, if they learn
     cross                 (L, servers per run, N, d): what errors have in common with the deviations of servers
                           whose users stay (`filters.persistence`); (1, ...) where no record is late
+    learned               the shares that are learned from final records; None: public shares are taken as they are
     value_bytes           (L, 2, runs): bytes of the integers of a slot's records, and how many records there are
     """
 
@@ -116,6 +134,7 @@ class RelayState:
     cross: Floats | None = None
     base_cross: Floats | None = None
     own_groups: Ints | None = None
+    learned: LearnedShares | None = None
 
     @property
     def lag(self) -> int:
@@ -256,10 +275,17 @@ def start_state(
 
 def considers_deviations(setting: Setting, lag: int) -> bool:
     """Whether the filters remember what their errors have in common with the servers' persistent deviations."""
-    if setting.turnover == 1.0 or setting.observation != "binomial" or setting.form != "diagonal":
+    by_turnover = setting.turnover < 1.0 or setting.share_width > 0.0
+    if not by_turnover or setting.observation != "binomial" or setting.form != "diagonal":
         return False
     receivers = setting.servers // setting.runs
-    return lag * servers_per_run(setting) * receivers * setting.regions <= MOST_CROSS
+    size = lag * servers_per_run(setting) * receivers * setting.regions
+    if setting.share_width > 0.0 and size > MOST_CROSS:
+        raise BadInput(
+            f"learned shares of {servers_per_run(setting)} servers in {setting.regions} regions do not fit into "
+            "memory; leave the share width out, or take fewer servers, regions or slots of lag."
+        )
+    return size <= MOST_CROSS
 
 
 def fill_from_course(state: RelayState, until: int) -> None:

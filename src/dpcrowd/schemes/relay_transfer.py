@@ -68,12 +68,13 @@ def _is_compatible(state: RelayState, fresh: RelayState, places: Places, origins
         and _same_model(old, new)
         and state.shares.ndim == fresh.shares.ndim
         and _same_partition(old, new)
+        and (state.learned is None or list(origins) == list(range(servers_per_run(old))))
     )
 
 
 def _same_partition(old: Setting, new: Setting) -> bool:
     """Whether the deviations of all servers sum to 0 as they did in earlier slots."""
-    if new.turnover == 1.0 or old.peers is None or new.peers is None:
+    if (new.turnover == 1.0 and new.share_width == 0.0) or old.peers is None or new.peers is None:
         return True
     before, now = old.peers.shares, new.peers.shares
     if not any(are_partitioned(shares.reshape(len(shares), -1)).any() for shares in (before, now)):
@@ -86,7 +87,7 @@ def _same_model(old: Setting, new: Setting) -> bool:
     for name in ("transition", "process_var"):
         before, now = getattr(old.model, name), getattr(new.model, name)
         same = same and before.shape == now.shape and bool((before == now).all())
-    same = same and old.turnover == new.turnover
+    same = same and old.turnover == new.turnover and old.share_width == new.share_width
     return same and old.learn == new.learn and same_course(old.model.course, new.model.course)
 
 
@@ -94,7 +95,7 @@ def _with_records(state: RelayState, fresh: RelayState, origins: Places) -> Rela
     """Continue with everything, by the new numbers of the servers."""
     for name in (
         "last", "y", "info", "mean", "mean_var", "known", "level", "level_var", "recent", "scale", "base", "base_var",
-        "base_known", "base_recent", "suspicious", "bank", "base_bank",
+        "base_known", "base_recent", "suspicious", "bank", "base_bank", "learned",
     ):  # fmt: skip
         setattr(fresh, name, getattr(state, name))
     for name in ("noisy", "var", "shares"):

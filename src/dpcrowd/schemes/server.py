@@ -46,6 +46,7 @@ from dpcrowd.schemes.records import Mailbox, Obstacle, RecordMessages
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.relay_bounds import least_variance
 from dpcrowd.schemes.relay_join import FinalisedState, can_be_joined, finalised_state, read_finalised
+from dpcrowd.schemes.relay_shares import learned_back_in_time
 from dpcrowd.schemes.relay_state import RelayState, back_in_time, servers_per_run, with_fresh_schedule
 from dpcrowd.schemes.relay_transfer import transfer_relay
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
@@ -209,7 +210,9 @@ class Server:
         self._check_begin()
         fresh = self._run.start()
         if isinstance(self._state, RelayState):
-            self._state = back_in_time(self._state, fresh, last)
+            state = self._state
+            self._state = back_in_time(state, fresh, last)
+            learned_back_in_time(state, self._state)
         else:
             self._state = estimates_only(self._state, fresh)
         ledger.go_to(last)
@@ -430,6 +433,17 @@ class Server:
         """Return the numbers of the servers whose records count less here, because they disagreed with the others'."""
         scheme, state = self._relay()
         return [int(number) for number in np.flatnonzero(scheme.suspects(state)[0])]
+
+    def learned_shares(self) -> tuple[Floats, Floats] | None:
+        """Return the shares that it has learned from records, and their standard deviations, (servers, d) each.
+
+        None: it takes the public shares as they are.
+        """
+        state = self._state
+        if not isinstance(state, RelayState) or state.learned is None:
+            return None
+        place = max(int(state.last), 0) % state.lag
+        return state.learned.shares[place][:, 0].copy(), np.sqrt(state.learned.var[place][:, 0])
 
     # --------------------------------------------------------------------------------------------------- late join
 

@@ -52,6 +52,7 @@ class SimulationConfig:
     learn     whether the filters learn from releases how well their model fits
     turnover  the part of the pinned users who are replaced per slot; 1: everybody chooses a server anew in every slot
     composition  how much the shares of a partition differ by region; None: not at all
+    share_width  by which part public shares may be wrong, so that relay learns them; 0: it takes them as they are
     """
 
     data: DataSet
@@ -74,6 +75,7 @@ class SimulationConfig:
     turnover: float = 1.0
     composition: float | None = None
     nonnegative: bool = False
+    share_width: float = 0.0
 
     def __post_init__(self) -> None:
         whole_number("runs", self.runs, 1, MOST_RUNS)

@@ -101,6 +101,7 @@ def configure(
     learn: bool | None = None,
     turnover: float | None = None,
     composition: float | None = None,
+    share_width: float = 0.0,
 ) -> SimulationConfig:
     """Check everything and build the configuration of a simulation.
 
@@ -139,6 +140,8 @@ def configure(
                       choose a server anew in every slot, which is a turnover of 1
     composition       makes the shares of a partition differ by region: 5 moderately, 0.5 strongly; default: not at
                       all. The filters know the public share of each server only
+    share_width       of relay: by which part the public shares of a partition may be wrong, such as 0.1; it then learns
+                      the shares of every region from records. Default: 0, public shares are taken as they are
     """
     loading = {
         "slots": slots,
@@ -161,23 +164,19 @@ def configure(
             raise BadInput("a process variance was given, and the model has one, too; leave one of them out.")
         model = model if isinstance(model, Model) else read_model(model)
         data = apply_model(model, data)
-    file_of_shares = read_shares(shares) if is_share_file(shares) else None
-    if file_of_shares is not None and servers is None and not _is_graph_file(graph):
-        servers = len(file_of_shares.servers)
+    if is_share_file(shares):
+        shares, servers = _shares_of_file(shares, graph, servers, data, selected=regions is not None)
     network = network_spec(graph, servers, density, dynamic)
-    file_of_network = read_network_file(graph) if is_network_file(graph) else None
-    if file_of_shares is not None:
-        names = None if file_of_network is None else file_of_network.names
-        shares = file_of_shares.shares(names, data.regions, selected=regions is not None)
-    elif shares is None:
-        known = None if file_of_network is None else file_of_network.shares_of(data.regions)
+    if shares is None:
+        known = read_network_file(graph).shares_of(data.regions) if is_network_file(graph) else None
         shares = "uniform" if known is None else known
         if known is not None:
             data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
-    drawn = shares if isinstance(shares, str) else _given(shares, network.servers, data)
+    known_shares = str(shares) if isinstance(shares, str) else _given(shares, network.servers, data)
+    one_server = isinstance(data, CheckIns) or (
+        known_shares == "partition" if isinstance(known_shares, str) else is_partition(known_shares)
+    )
     if observation is None:
-        one_server = drawn == "partition" if isinstance(drawn, str) else is_partition(drawn)
-        one_server = one_server or isinstance(data, CheckIns)
         of_paper = data.name in PAPER_SETS or isinstance(data, SyntheticData)  # a plan simulates the paper's process
         observation = "paper" if of_paper and not one_server else "binomial"
         if observation == "binomial" and not one_server:
@@ -186,6 +185,8 @@ def configure(
     relay_options = {"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag}
     relay_options["groups"] = groups
     labelled = _with_labels(schemes)
+    if share_width:
+        _prepare_learning(share_width, relay_options, labelled, one_server=one_server)
     instances = _make_all(labelled, options, relay_options)
     entrants = tuple(
         Entrant(
@@ -214,7 +215,7 @@ def configure(
         network=network,
         runs=runs,
         seed=seed,
-        shares=drawn,
+        shares=known_shares,
         observation=observation,
         users=users,
         accounting=accounting,
@@ -227,15 +228,51 @@ def configure(
         nonnegative=nonnegative,
         fitted=model,
         learn=model is not None if learn is None else learn,
-        turnover=_turnover(turnover, users, observation, drawn),
+        turnover=_turnover(turnover, users, observation, known_shares),
         composition=None if composition is None else checked_composition(composition),
+        share_width=float(share_width),
     )
-    by_name = [reach is None and scheme == Relay.name for _, scheme in labelled]
+    by_name = [relay_options["reach"] is None and scheme == Relay.name for _, scheme in labelled]
     entrants = tuple(
         _with_reach(config, entrant) if open_reach else entrant
         for entrant, open_reach in zip(entrants, by_name, strict=True)
     )
     return replace(config, entrants=tuple(_with_samples(config, entrant) for entrant in entrants))
+
+
+def _prepare_learning(
+    share_width: float,
+    relay_options: dict[str, Any],
+    labelled: list[tuple[str | None, str | Scheme]],
+    *,
+    one_server: bool,
+) -> None:
+    """Let relay have the reach with which shares can be learned, in place, or say why they cannot."""
+    if not any(scheme == Relay.name or isinstance(scheme, Relay) for _, scheme in labelled):
+        raise BadInput(f"share_width={share_width:g} is for scheme 'relay' only.")
+    reach = relay_options["reach"]
+    if reach not in (None, "all"):
+        raise BadInput(
+            f"share_width={share_width:g} needs reach=all, so that every server has every record; given {reach}."
+        )
+    if not one_server:
+        raise BadInput(
+            f"share_width={share_width:g} needs every user at one server; give shares=partition, or shares that sum "
+            "to 1."
+        )
+    if any(scheme == Relay.name for _, scheme in labelled):
+        relay_options["reach"] = "all"
+
+
+def _shares_of_file(
+    path: str | os.PathLike[str], graph: str | os.PathLike[str], servers: int | None, data: DataSet, *, selected: bool
+) -> tuple[Shares, int | None]:
+    """Return the shares of a CSV file, and the number of servers, which is that of the file unless it is stated."""
+    file = read_shares(path)
+    if servers is None and not _is_graph_file(graph):
+        servers = len(file.servers)
+    names = read_network_file(graph).names if is_network_file(graph) else None
+    return file.shares(names, data.regions, selected=selected), servers
 
 
 def _given(shares: Any, servers: int, data: DataSet) -> Shares:

@@ -136,6 +136,7 @@ class _SchemeRun:
             samples=entrant.samples,
             learn=config.learn,
             turnover=config.turnover,
+            share_width=config.share_width,
             engine=networks.engine,
         )
         self.state: Any = entrant.scheme.start(setting)

@@ -132,7 +132,9 @@ def batches(config: SimulationConfig, runs: Sequence[int], jobs: int | None) -> 
     width = len(config.data.regions) if config.form == "matrix" else 1
     arrays = 2 + 2 * config.keep_estimates + 4 * width * config.smoothed
     by_memory = _BATCH_BYTES // (8 * each * config.data.slots * arrays)
-    if config.turnover < 1.0:  # relay remembers the deviations of all servers at all servers, in the last slots
+    if (
+        config.turnover < 1.0 or config.share_width > 0.0
+    ):  # relay remembers the deviations of all servers at all servers, in the last slots
         lag = max((entrant.scheme.lag for entrant in config.entrants if isinstance(entrant.scheme, Relay)), default=0)
         by_memory = min(by_memory, _BATCH_BYTES // (8 * each * config.servers * (lag + 1)))
     cores = jobs or os.cpu_count() or 1

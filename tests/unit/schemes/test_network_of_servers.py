@@ -181,3 +181,26 @@ def test_restarts_between_and_within_slots_change_nothing(name: str, model: str)
     servers = [make_server(world, name, setting, number) for number in range(SERVERS)]
     assert_same_bits(run_network(world, servers, restart), play(case.scheme(), setting, world))
     assert restarts > 20
+
+
+def test_learned_shares_keep_the_bits() -> None:
+    """Servers that learn shares by themselves have to learn what the simulator's servers do, also after a restart."""
+    world = make_world(2, regions=3, slots=30, changing=False)
+    shares = np.random.default_rng(3).dirichlet(np.full(SERVERS, 5.0))[:, None]
+    world = replace(world, shares=shares)
+    case = Case("relay", regions=3)
+    setting = replace(case.setting(), observation="binomial", share_width=0.1, turnover=0.2)
+    servers = [make_server(world, "relay", setting, number) for number in range(SERVERS)]
+
+    def restart(slot: int, running: list[Server]) -> None:
+        if slot == 20:
+            fresh = make_server(world, "relay", setting, 1)
+            fresh.restore(running[1].save())
+            running[1] = fresh
+
+    assert_same_bits(run_network(world, servers, restart), play(case.scheme(), setting, world))
+    learned = servers[1].learned_shares()
+    assert learned is not None
+    assert not np.array_equal(learned[0], np.broadcast_to(shares, learned[0].shape))
+    assert np.allclose(learned[0].sum(axis=0), 1.0)
+    assert (learned[1] > 0).all()

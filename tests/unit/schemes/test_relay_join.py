@@ -142,6 +142,70 @@ def test_who_joins_spends_from_its_own_account_and_keeps_its_schedule() -> None:
     assert sampled == [network.due(slot, 1) for slot in range(SLOTS, SLOTS + 16)]
 
 
+def learning(number: int = 0) -> Server:
+    """A server that learns shares, before its first slot."""
+    network = facts()
+    return replace(network, shares=np.array([0.2, 0.3, 0.5]), share_width=0.1, turnover=0.1).server(number)
+
+
+def learned_for(slots: int) -> Server:
+    server, counts = learning(), counts_of(facts(), slots)
+    for slot in range(slots):
+        server.observe(slot, counts[slot, 0])
+        server.hear()
+    return server
+
+
+def test_who_joins_knows_the_learned_shares() -> None:
+    """A server that began to learn anew would release other bits than its neighbours, from the same records."""
+    neighbour, joiner = learned_for(24), learning(1)
+    finalised = joiner.read_finalised(neighbour.finalised_state())
+    joiner.join(finalised, None, ["server-0"])
+    mine, theirs = joiner.learned_shares(), neighbour.learned_shares()
+    assert mine is not None
+    assert theirs is not None
+    assert [bits(part) for part in mine] == [bits(part) for part in theirs]
+    start = learning().learned_shares()
+    assert start is not None
+    assert bits(mine[1]) != bits(start[1])
+    again = from_bytes(joiner.finalised_state())
+    for name in ("learned", "learner", "learner_cov", "learner_begun"):
+        assert bits(again[name]) == bits(getattr(finalised, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("learned", 1.5, "learned shares"),
+        ("learned", np.nan, "learned shares"),
+        ("learner", np.inf, "finite"),
+        ("learner_cov", np.nan, "finite"),
+        ("learner_cov", -1e9, "positive"),
+    ],
+)
+def test_learned_shares_that_nobody_could_have_are_refused(name: str, value: float, text: str) -> None:
+    """A neighbour's word must not break the filter of who joins."""
+    arrays = from_bytes(learned_for(12).finalised_state())
+    arrays[name].flat[0] = value
+    with pytest.raises(BadInput, match=text):
+        learning(1).read_finalised(to_bytes(arrays))
+
+
+def test_learned_shares_outlive_a_long_silence_and_a_restart() -> None:
+    """Shares are constant: who was away for a day must not forget what a week of records has shown."""
+    server = learned_for(24)
+    before = server.learned_shares()
+    fresh = learning()
+    fresh.restore(server.save())
+    fresh.observe(400, [200, 200, 200])
+    release = fresh.hear()
+    after = fresh.learned_shares()
+    assert np.isfinite(release.estimate).all()
+    assert before is not None
+    assert after is not None
+    assert np.allclose(before[0], after[0], atol=0.05)
+
+
 def test_whose_word_it_was_is_known_after_a_new_revision() -> None:
     """Operators see it as long as the estimate goes on."""
     network = facts()

@@ -260,6 +260,15 @@ class RegionQuality(Struct, frozen=True, kw_only=True):
     coverage: float | None = None
 
 
+class LearnedShare(Struct, frozen=True, kw_only=True):
+    """What the records of all servers say of one server's share in one region. It follows from noisy values alone."""
+
+    server: str
+    region: str
+    share: float
+    deviation: Annotated[float, Meta(description="Standard deviation of its error.")]
+
+
 class QualityView(Struct, frozen=True, kw_only=True):
     """The running calibration: whether the intervals of this server are as wide as they should be.
 
@@ -293,6 +302,10 @@ class QualityView(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     regions: list[RegionQuality] = []
+    learned_shares: Annotated[
+        list[LearnedShare],
+        Meta(description="The shares that this server has learned from records; empty unless it learns them."),
+    ] = []
 
 
 def _describe_row_reasons() -> str:

@@ -83,9 +83,9 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
     def __post_init__(self) -> None:
         _check_servers(self.servers)
         _check_links(self)
+        _check_shares(self)
         _check_scheme(self)
         _check_map(self)
-        _check_shares(self)
 
     # The settings of [network], by short names.
 
@@ -263,6 +263,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             form=self.method.form,
             learn=self.fitted is not None if self.method.learn is None else self.method.learn,
             turnover=1.0 if self.method.turnover is None else self.method.turnover,
+            share_width=self.method.share_width or 0.0,
             phases=phases,
             peers=peers,
         )
@@ -361,8 +362,36 @@ def _check_turnover(network: NetworkConfig) -> None:
 def _check_groups(network: NetworkConfig) -> None:
     """Refuse groups of regions that no filter could tell apart."""
     method = network.method
-    if method.groups == "auto" and method.form == "matrix" and network.fitted is None:
+    if method.groups != "auto":
+        return
+    if method.form == "matrix" and network.fitted is None:
         raise InvalidValue("scheme.groups", GROUPS_NEED_A_MODEL)
+    if method.share_width or network.shares.ndim > 1:
+        why = "learned shares" if method.share_width else "shares that differ by region"
+        raise InvalidValue("scheme.groups", f'given "auto" with {why}; groups need one public share per server.')
+
+
+def _check_share_width(network: NetworkConfig) -> None:
+    """Refuse to learn shares where records cannot say what they are."""
+    method = network.method
+    if not method.share_width:
+        return
+    total = network.shares.sum(axis=0)
+    for wrong, given, needed in (
+        (method.name != Relay.name, f'scheme "{method.name}"', 'name = "relay"'),
+        (method.reach not in (None, "all"), f"reach {method.reach}", 'reach = "all"'),
+        (method.observation != "binomial", f'observation "{method.observation}"', 'observation = "binomial"'),
+        (method.form != "diagonal", f'form "{method.form}"', 'form = "diagonal"'),
+        (
+            bool((np.abs(total - 1.0) > 1e-6 * len(network.servers)).any()),
+            f"shares that sum to {float(np.max(total)):g}",
+            "every user at one server, so shares that sum to 1 in every region",
+        ),
+    ):
+        if wrong:
+            raise InvalidValue(
+                "scheme.share_width", f"given {method.share_width:g} with {given}; it needs {needed}, or leave it out."
+            )
 
 
 def _check_scheme(network: NetworkConfig) -> None:
@@ -382,6 +411,7 @@ def _check_scheme(network: NetworkConfig) -> None:
         raise InvalidValue("scheme.accounting", f"given '{method.accounting}'; a live node allows only \"sound\"{why}.")
     _check_turnover(network)
     _check_groups(network)
+    _check_share_width(network)
     _check_model(network)
     if isinstance(method.process_var, tuple) and len(method.process_var) != regions:
         raise InvalidValue(

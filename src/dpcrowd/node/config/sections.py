@@ -269,6 +269,13 @@ class SchemeSection(Section, frozen=True, kw_only=True):
         Literal["auto", "off"] | None,
         about('Whether small regions share one draw of noise (`relay`); default: "off".', '"auto" or "off"'),
     ] = None
+    share_width: Annotated[
+        float | None,
+        about(
+            "Part by which public shares may be wrong, so that servers learn them (`relay`, users at one server).",
+            "a number from 0 (shares are right) to 1",
+        ),
+    ] = None
     tuning: Annotated[Tuning, about("Parameters of sampling, budget and grouping.")] = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
@@ -276,6 +283,8 @@ class SchemeSection(Section, frozen=True, kw_only=True):
             raise InvalidValue("lag", f"given {self.lag}; allowed: 1 to {_LONGEST_LAG} slots.")
         if self.turnover is not None and not 0.0 < self.turnover <= 1.0:
             raise InvalidValue("turnover", f"given {self.turnover:g}; allowed: above 0, at most 1.")
+        if self.share_width is not None and not 0.0 <= self.share_width <= 1.0:
+            raise InvalidValue("share_width", f"given {self.share_width:g}; allowed: from 0 to 1.")
 
 
 Share = Annotated[

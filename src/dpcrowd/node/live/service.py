@@ -194,6 +194,8 @@ class NodeService:
             machine.view.regions,
             self.revision.method.name,
             judges_others=machine.server.judges_others,
+            servers=machine.view.names,
+            learned=machine.server.learned_shares(),
         )
 
     def proofs(self) -> ProofsView:

@@ -9,9 +9,11 @@ from typing import Literal, get_args
 import numpy as np
 
 from dpcrowd.__about__ import __version__
+from dpcrowd.arrays import Floats
 from dpcrowd.filters.calibration import BOUND, WINDOW, Calibration
 from dpcrowd.node.api.views import (
     BudgetView,
+    LearnedShare,
     NeighbourStatus,
     NetworkStatus,
     QualityView,
@@ -166,10 +168,19 @@ def network_status(
     )
 
 
-def quality(calibration: Calibration, regions: Sequence[str], scheme: str, *, judges_others: bool) -> QualityView:
+def quality(
+    calibration: Calibration,
+    regions: Sequence[str],
+    scheme: str,
+    *,
+    judges_others: bool,
+    servers: Sequence[str] = (),
+    learned: tuple[Floats, Floats] | None = None,
+) -> QualityView:
     """Return the running calibration of a node.
 
     judges_others  whether the scheme receives measurements of others at all
+    learned        shares of the servers by region, (m, d), that were learned, and their deviations
     """
     values = int(calibration.values.sum())
     coverage, mean_square = _rounded(calibration.total_coverage), _rounded(calibration.total_mean_square)
@@ -193,7 +204,23 @@ def quality(calibration: Calibration, regions: Sequence[str], scheme: str, *, ju
             )
             for place, name in enumerate(regions)
         ],
+        learned_shares=[] if learned is None else _learned_shares(servers, regions, *learned),
     )
+
+
+def _learned_shares(
+    servers: Sequence[str], regions: Sequence[str], shares: Floats, deviations: Floats
+) -> list[LearnedShare]:
+    return [
+        LearnedShare(
+            server=server,
+            region=region,
+            share=round(float(shares[number, place]), 6),
+            deviation=round(float(deviations[number, place]), 6),
+        )
+        for number, server in enumerate(servers)
+        for place, region in enumerate(regions)
+    ]
 
 
 def _verdict(coverage: float | None, mean_square: float | None, values: int) -> tuple[Verdict, str]:

@@ -107,12 +107,13 @@ class NetworkView:
     revision: int = 1
     first_slot: int = 0
     records: RecordTerms | None = None
+    state_bytes: int = 0
 
     @property
     def most_bytes(self) -> int:
-        """Upper bound on the size of a message."""
+        """Upper bound on the size of a message; `state_bytes` are for a finalised state with learned shares."""
         records = 0 if self.records is None else self.records.per_message
-        return most_bytes(len(self.names), len(self.regions), self.form, records)
+        return most_bytes(len(self.names), len(self.regions), self.form, records) + self.state_bytes
 
     def number(self, name: str) -> int | None:
         """Return the number of a server by its name; None for a stranger."""

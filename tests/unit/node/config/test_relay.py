@@ -185,3 +185,24 @@ def test_a_revision_may_change_how_far_records_travel() -> None:
         check_next(network_of(plain), next_of(changed(plain, path, value)))
     with pytest.raises(BadInput, match=r"guarantee\.epsilon"):
         check_next(network_of(plain), next_of(changed(plain, "guarantee.epsilon", "2")))
+
+
+def test_a_share_width_is_for_relay_whose_users_are_partitioned() -> None:
+    """Where users are at several servers, records cannot say how large the crowd is."""
+    plain = relay_tables(4, share_width=0.1, samples=2, reach="all")
+    plain["server"] = [{**server, "share": 0.25} for server in plain["server"]]
+    network = network_of(plain)
+    name = network.servers[0].name
+    assert network.setting(name).share_width == 0.1
+    assert digest(network) != digest(network_of(changed(plain, "scheme.share_width", 0.2)))
+    without = network_of(changed(plain, "scheme.share_width", ...))
+    sizes = [view_of(one, name, fake_sign(0)).most_bytes for one in (network, without)]
+    assert sizes[0] > sizes[1]  # room for what who joins has to know
+    for path, value, words in (
+        ("server.0.share", 0.15, "shares that sum to 0.9; it needs every user at one server"),
+        ("scheme.reach", 1, 'with reach 1; it needs reach = "all"'),
+        ("scheme.observation", "paper", 'with observation "paper"'),
+        ("scheme.share_width", 2.0, "given 2; allowed: from 0 to 1"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            network_of(changed(plain, path, value))
