@@ -92,9 +92,14 @@ def _record_terms(network: NetworkConfig) -> RecordTerms | None:
         least=-noise,
         most=TIMES_POPULATION * network.population * guarantee.sensitivity + noise,
         ends=None if guarantee.kind == "window" else network.guarantee_section.horizon_from_slot + guarantee.length,
-        shares=tuple(server.counted_share for server in network.servers),
+        shares=_plain_shares(network),
         groups=relay.groups != "off",
     )
+
+
+def _plain_shares(network: NetworkConfig) -> tuple[float, ...] | tuple[tuple[float, ...], ...]:
+    shares = network.shares
+    return tuple(shares.tolist()) if shares.ndim == 1 else tuple(tuple(row) for row in shares.tolist())
 
 
 def _coarsest(network: NetworkConfig) -> float:

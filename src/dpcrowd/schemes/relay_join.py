@@ -347,7 +347,7 @@ def read_finalised(payload: bytes, fresh: RelayState) -> FinalisedState:
 def begin_from(finalised: FinalisedState, fresh: RelayState, shares: Floats | None = None) -> int:
     """Let a fresh state begin with what a neighbour has sent; return the first slot whose records are still to come.
 
-    shares  (L, origins) of the slots, if some of them were others under an earlier revision
+    shares  (L, origins) or (L, origins, d) of the slots, if some of them were others under an earlier revision
     """
     slot, since, lag, setting = int(finalised.slot), int(finalised.since), fresh.lag, fresh.setting
     early = _before_accounts(slot, since, lag)

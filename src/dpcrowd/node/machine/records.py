@@ -267,17 +267,21 @@ class Records:
         return {view.first_slot for view in self._views} | (set() if ends is None else {ends - self.terms.length})
 
     def lag_shares(self, last: int) -> Floats | None:
-        """Return the shares (L, servers) of the last L slots up to `last`, slot s at place s mod L; None: as now.
+        """Return the shares of the last L slots up to `last`, slot s at place s mod L, (L, servers); None: as now.
+
+        Shares that differ by region are (L, servers, d).
 
         A record counts with the share that its origin had in its slot, by the revision that was valid then.
         """
         terms, names = self.terms, self.view.names
         if len(self._views) == 1 or not terms.shares:
             return None
-        shares = np.tile(np.array(terms.shares), (terms.lag, 1))
+        shares = np.stack([np.array(terms.shares)] * terms.lag)
         for slot in range(max(last - terms.lag + 1, 0), last + 1):
             view = self._view_at(slot)
             if view is None or view.records is None or not view.records.shares:
+                continue
+            if np.shape(view.records.shares)[1:] != shares.shape[2:]:  # of other regions: its records are final
                 continue
             for number, name in enumerate(names):
                 if (before := view.number(name)) is not None:

@@ -30,7 +30,7 @@ class RecordTerms:
     offsets          of the servers' schedules, by number
     moves            whether a missed sample moves the schedule: users are pinned
     ends             the first slot after the network's finite horizon; None: a window
-    shares           of the servers, by number; empty: those of the server's own setting
+    shares           of the servers, by number, or by number and region; empty: those of the server's own setting
     least, most      no noisy count is outside these, with noise that is rarer than one draw in 10^24
     groups           whether records may join regions into groups
     """
@@ -44,7 +44,7 @@ class RecordTerms:
     least: float
     most: float
     ends: int | None = None
-    shares: tuple[float, ...] = ()
+    shares: tuple[float, ...] | tuple[tuple[float, ...], ...] = ()
     groups: bool = False
 
     @property
