@@ -41,6 +41,7 @@ _RECORDS = {
     "lag": ("16", "relay: how many slots a record may be late"),
     "guard": ("true", "relay: whether records that are far off count less"),
     "turnover": ("1.0", "relay: part of a server's users who are replaced per slot, if they are pinned"),
+    "share_width": ("0.0", "relay: part by which shares may be wrong; above 0, servers learn them"),
 }
 """The settings of relay with their defaults, and what they mean."""
 
