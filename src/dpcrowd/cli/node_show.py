@@ -125,11 +125,14 @@ def _neighbours(neighbours: Sequence[dict[str, Any]]) -> str:
 
 
 def _joined(network: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return a line that says whose word the estimate is, if it began with the state of neighbours."""
-    names, slot = network.get("joined_from", []), network.get("joined_slot")
-    if not names or slot is None:
-        return []
-    return [("joined", f"the estimates from slot {slot + 1} on begin with the word of {' and '.join(names)}")]
+    """Return lines that say whose word the estimate is, and whose states contradicted each other, when it joined."""
+    names, slot, others = network.get("joined_from", []), network.get("joined_slot"), network.get("join_disagreement")
+    rows = []
+    if names and slot is not None:
+        rows.append(("joined", f"the estimates from slot {slot + 1} on begin with the word of {' and '.join(names)}"))
+    if others:
+        rows.append(("join", f"contradicting states of {', '.join(others)}; compare what these servers release"))
+    return rows
 
 
 def _sent(sent: dict[str, int]) -> list[tuple[str, str]]:
