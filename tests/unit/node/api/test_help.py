@@ -34,6 +34,12 @@ def test_pages_are_public_and_bound_by_the_same_policy() -> None:
     assert {"name": "privacy", "title": "The privacy promise"} in contents
 
 
+def test_a_slash_at_the_end_is_as_good() -> None:
+    """People type addresses, and some add a slash: an error in JSON helps none of them."""
+    client = Client(app_of(FakeService()))
+    assert client.get("/help/").content == client.get("/help").content
+
+
 @pytest.mark.parametrize(
     "path", ["/help/nothing", "/help/nothing.md", "/help/../pyproject.toml", "/help/images/page.png"]
 )
