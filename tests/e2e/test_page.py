@@ -116,13 +116,7 @@ def test_nothing_is_cut_off_and_everybody_can_read_it(
     opened.wait_for(
         "document.querySelector('#spent') !== null && document.querySelector('#ready').textContent.includes('Ready')"
     )
-    wide = opened.page.evaluate(
-        """[...document.querySelectorAll('body *')]
-           .filter(one => !one.closest('.scroll, svg, nav, .u-wrap'))
-           .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
-           .map(one => one.tagName + ' ' + one.className)"""
-    )
-    assert wide == []
+    assert opened.page.evaluate(WIDE) == []
     assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     opened.shot(f"demo-{name}")
     if not AXE.exists():
@@ -246,6 +240,32 @@ COLOURED = """(name) => {
 }"""
 
 
+WIDE = """[...document.querySelectorAll('body *')]
+    .filter(one => !one.closest('.scroll, svg, nav, .u-wrap'))
+    .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
+    .map(one => one.tagName + ' ' + one.className)"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_long_name_pushes_nothing_aside(browser: Any, width: int) -> None:
+    """Regions are named by their organisations, some by a complete address without a space."""
+    crowd = Crowd(6, 60, "district-of-the-very-long-name-without-any-space-in-it-{:02}")
+    with served(crowd) as (address, _):
+        opened = Opened(browser, address, width=width)
+        opened.wait_for("document.querySelectorAll('.changes li').length === 5")
+        opened.page.locator(".tile").nth(2).click()
+        opened.wait_for("document.querySelectorAll('.chip').length > 0")
+        assert opened.page.evaluate(WIDE) == []
+        assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        overlaps = """[...document.querySelectorAll('.changes li')].filter(one => {
+            const [name, change] = [...one.children].map(part => part.getBoundingClientRect());
+            return name.right > change.left + 1;
+        }).length"""
+        assert opened.page.evaluate(overlaps) == 0
+        opened.shot(f"long-names-{width}")
+        opened.close()
+
+
 @pytest.fixture(scope="module")
 def relay(browser: Any) -> Iterator[Opened]:
     """The page of a server whose network passes records on, with a server of every kind."""
@@ -291,6 +311,13 @@ def test_broken_and_missing_servers_are_named(relay: Opened) -> None:
     for name, state in states.items():
         assert relay.page.locator(f"[data-server='{name}']").get_attribute("data-state") == state
     assert relay.page.title().startswith("✕ ")
+
+
+def test_whose_word_the_estimate_is_and_who_contradicted(relay: Opened) -> None:
+    """A server that joined late believes neighbours; whoever reads its numbers has to see whom, and whom it did not."""
+    assert "The estimate began with the word of agrees, of slot 17" in relay.page.locator("#joined").inner_text()
+    notices = relay.page.locator("#notices").inner_text()
+    assert "the states of signed-twice, too-high contradicted each other, or the one that was taken" in notices
 
 
 def test_a_number_explains_itself_and_leads_to_the_documentation(relay: Opened) -> None:

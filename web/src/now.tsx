@@ -54,7 +54,7 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
               <ol class="changes">
                 {changes.map((one) => (
                   <li key={one.region}>
-                    <button type="button" class="link" onClick={() => model.toggle(one.region)}>{history!.regions[one.region]}</button>
+                    <button type="button" class="link" title={history!.regions[one.region]} onClick={() => model.toggle(one.region)}>{history!.regions[one.region]}</button>
                     <span class={Math.abs(one.change) > one.half ? (one.change > 0 ? "up" : "down") : ""}>{signed(one.change)}</span>
                     <span class="note">{Math.abs(one.change) > one.half ? `beyond its ${halfWidth(one.half)}` : `within its ${halfWidth(one.half)}`}</span>
                   </li>
