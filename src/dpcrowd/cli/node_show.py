@@ -59,13 +59,16 @@ def show_proofs(content: bytes, network: NetworkConfig, *, as_json: bool) -> int
     try:
         proofs = msgspec.json.decode(content, type=ProofsView).proofs
     except msgspec.MsgspecError as error:
-        raise BadInput(f"this is not an answer of /v1/proofs: {error}") from None
+        hint = "ask the node with a token that has the right 'admin', and give its answer as it came"
+        raise BadInput(f"this is not an answer of /v1/proofs: {error}; {hint}.") from None
     keys = {server.name: server.keys for server in network.servers}
     rows = []
     for one in proofs:
         problem = ""
         try:
-            check_proof(one, network.id, keys.get(one.server, ()))
+            if one.server not in keys:
+                raise BadInput(f"network.toml has no server '{one.server}'.")
+            check_proof(one, network.id, keys[one.server])
         except BadInput as error:
             problem = str(error)
         rows.append({"server": one.server, "slot": one.slot, "valid": not problem, "problem": problem})
