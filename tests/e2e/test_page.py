@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dpcrowd.demo.run import make_source, open_demo
@@ -466,5 +467,26 @@ def test_shapes_of_a_file(browser: Any, tmp_path: Path) -> None:
     with served(crowd) as (address, _):
         opened = Opened(browser, address)
         opened.wait_for("document.querySelectorAll('.place path').length === 2")
+        assert opened.page.locator("#not-on-map").count() == 0
+        assert opened.complaints == []
+        opened.close()
+
+
+def test_a_map_that_cannot_be_read_costs_the_map_alone(browser: Any) -> None:
+    """A file with a typing error in its name must not keep everybody from the numbers."""
+    crowd = Crowd(3, 50)
+    crowd.topology = lambda: msgspec.structs.replace(Crowd.topology(crowd), map=True)  # type: ignore[method-assign]
+    with served(crowd) as (address, _):
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelector('.live')?.textContent.includes('Live') === true", 15)
+        assert opened.page.locator(".tile").count() == 3
+        assert [text for text in opened.complaints if "404" not in text] == []
+        opened.close()
+        crowd.shapes = (
+            b'{"features":[null,{"properties":{"name":"region 0001"},"geometry":{"type":"Point","coordinates":[1,2]}}]}'
+        )
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelectorAll('.place').length === 1", 15)
+        assert "2 regions of 3 have no place on the map" in opened.page.locator("#not-on-map").inner_text()
         assert opened.complaints == []
         opened.close()

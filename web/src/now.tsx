@@ -31,7 +31,7 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
   const { history } = server;
   const [pointed, point] = useState<number | null>(null);
   const [asMap, showMap] = useState<boolean | null>(null);
-  const mapped = hasMap(server.topology), map = mapped && (asMap ?? true);
+  const mapped = hasMap(server.topology, server.shapes), map = mapped && (asMap ?? true);
   const last = history === null ? -1 : history.length - 1;
   const steps = Math.min(TREND_SLOTS, Math.max(last, 0));
   const total = last < 0 ? NaN : history!.estimate(last, -1), half = last < 0 ? NaN : history!.halfWidth(last, -1);

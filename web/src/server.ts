@@ -114,8 +114,17 @@ export class Server {
       this.loadedFrom.clear();
     }
     await this.readPast(this.history);
-    if (topology.map && this.shapes === null) this.shapes = await this.get("/v1/map");
+    if (topology.map && this.shapes === null) await this.readMap();
     this.changed();
+  }
+
+  /** Read the shapes of the regions; a file that the server cannot read costs the map, and nothing else. */
+  private async readMap(): Promise<void> {
+    try {
+      this.shapes = await this.get("/v1/map");
+    } catch (error) {
+      if (!(error instanceof Refused && error.status === 404)) throw error;
+    }
   }
 
   private async readPast(history: History): Promise<void> {
