@@ -366,6 +366,30 @@ def test_a_thousand_regions(browser: Any) -> None:
         opened.close()
 
 
+def test_many_servers_share_the_connections_of_a_browser(browser: Any) -> None:
+    """A browser has six connections to one address: with a stream per server, the page of eight waits for ever."""
+    crowd = Crowd(4, 60)
+    with served(crowd) as (address, call):
+        page = browser.new_page()
+        listed = [{"path": "", "name": f"server-{number}"} for number in range(8)]
+        described = {"token_needed": False, "servers": listed, "demo": None}
+        page.route("**/page.json", lambda route: route.fulfill(json=described))
+        streams: list[str] = []
+        page.on("request", lambda request: streams.append(request.url) if "/v1/stream" in request.url else None)
+        page.goto(address)
+        page.locator("#ready", has_text="Ready").wait_for(timeout=15_000)
+        page.locator(".live[data-connection=live]").wait_for(timeout=15_000)
+        assert len(streams) == 1
+        page.locator(".controls select").first.select_option("7")
+        call(crowd.publish)
+        page.locator(".live", has_text=f"slot {crowd.last + 1}").or_(
+            page.locator(".live", has_text=f"slot {crowd.last}")
+        ).wait_for(timeout=15_000)
+        assert page.locator(".live").get_attribute("data-connection") == "live"
+        assert len(streams) == 2, "the stream follows the server that is shown"
+        page.close()
+
+
 def test_zoom_pan_and_several_regions(browser: Any) -> None:
     """Looking back must stay where it is while new slots arrive, and the way to now is one step."""
     crowd = Crowd(8, 500)
