@@ -2,7 +2,7 @@
 
     [[server]]   name, share, shares                   [[link]]   between = [name, name]
     [network]    slot, regions                  [guarantee]   all
-    [scheme]     process_var, observation; of relay also samples or interval, reach, lag
+    [scheme]     process_var, observation; of relay also samples or interval, reach, lag, turnover
 
 Everything else in the file is for live servers, whose own reader checks it (`dpcrowd node doctor`).
 """
@@ -141,7 +141,7 @@ def _settings(document: dict[str, Any], file: Path) -> dict[str, Any]:
         if "process_var" in scheme:
             settings["process_var"] = scheme["process_var"]
         if scheme.get("name") == Relay.name:
-            settings |= {name: scheme[name] for name in ("samples", "lag") if name in scheme}
+            settings |= {name: scheme[name] for name in ("samples", "lag", "turnover") if name in scheme}
             settings["reach"] = scheme.get("reach", "all")
             if "interval" in scheme and "length" in guarantee:
                 settings["samples"] = Relay(interval=scheme["interval"]).samples_per(guarantee["length"])
