@@ -221,6 +221,7 @@ def plan(
     if file is not None:
         without = ["samples", "reach"] if solve_for is not None else []
         without += ["process_var"] if data is not None or fitted is not None else []
+        without += ["turnover"] if (settings.get("users"), settings.get("observation")) not in _OF_PEOPLE else []
         arguments, remarks = adopt_settings(file, arguments, without)
         level, other_regions = name_levels(level, file)
         remarks += other_regions
@@ -259,6 +260,7 @@ _SETTINGS = (
     *("epsilon", "window", "horizon", "servers", "density", "dynamic", "users", "observation", "hops_per_slot"),
     *("lag", "seed", "servers_per_slot", "regions_per_slot", "correlation", "turnover"),
 )
+_OF_PEOPLE = {(users, observation) for users in (None, "pinned") for observation in (None, "binomial")}
 _PUBLIC = (
     "servers are taken to know {file}. A model is public: it costs no ε only if it was fitted on published data, on "
     "people "
