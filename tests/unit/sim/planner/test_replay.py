@@ -15,13 +15,13 @@ from dpcrowd.schemes.prediction import PublicFacts
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.planner.predict import predict
 from dpcrowd.sim.planner.replay import (
+    ErrorState,
     Series,
     _advance,
     _arriving_records,
     _complete_states,
     _Crowd,
     _cut_at_zero,
-    _State,
     errors_on_run,
 )
 from dpcrowd.sim.planner.request import PlanRequest, read_levels
@@ -143,7 +143,7 @@ def test_all_slots_at_once_are_the_slots_one_after_another() -> None:
     levels = np.rint(WAVE[:40, None])
     (records,), crowd = _arriving_records(facts, 3, len(levels)), _Crowd.of(facts, levels)
     complete = _complete_states(facts, records, crowd)
-    state = _State(*(np.zeros((1, 1)) for _ in range(4)))
+    state = ErrorState(*(np.zeros((1, 1)) for _ in range(4)))
     for slot in range(len(levels)):
         now = [type(arrays)(*(array[slot] for array in vars(arrays).values())) for arrays in (records, crowd)]
         state = _advance(facts, state, *now)
