@@ -30,6 +30,7 @@ from dpcrowd.sim.config import DEFAULT_WINDOW, SimulationConfig
 from dpcrowd.sim.configure import configure, network_spec
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.draw import load
+from dpcrowd.sim.data.observe import KINDS as OBSERVATIONS
 from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import believed
 from dpcrowd.sim.data.shares import KINDS as DRAWN_SHARES
@@ -269,6 +270,8 @@ class PlanRequest:
             object.__setattr__(self, "window", DEFAULT_WINDOW)
         if self.slot is not None and not 0.0 < self.slot < math.inf:
             raise BadInput(f"the slot is {self.slot} seconds long; allowed: more than 0.")
+        if self.observation not in (None, *OBSERVATIONS):
+            raise unknown_name("observation", str(self.observation), OBSERVATIONS)
         if isinstance(self.shares, str) and self.shares not in (EQUAL, *DRAWN_SHARES):
             problem = unknown_name("kind of shares", self.shares, (EQUAL, *DRAWN_SHARES))
             raise BadInput(f"{problem} One number per server and the path of a CSV file (*.csv) are allowed, too.")

@@ -179,6 +179,8 @@ def test_a_plot_is_drawn(small: NetworkPlan, tmp_path: Path) -> None:
         ({"horizon": 10}, "give a window or a horizon, not both"),
         ({"shares": [0.5]}, "one for each of 8 servers"),
         ({"users": "some"}, "unknown kind of users 'some'"),
+        ({"observation": "papper"}, "unknown observation 'papper'. Did you mean 'paper'"),
+        ({"shares": "equl"}, "unknown kind of shares 'equl'. Did you mean 'equal'.*CSV file"),
         ({"graph": "star"}, "unknown graph 'star'"),
         ({"slot": "soon"}, "soon"),
     ],
