@@ -59,6 +59,9 @@ class NewNetwork:
         )
 
 
+_OF_SCHEME = ("samples", "reach", "lag", "groups", "turnover", "share_width", "process_var", "observation")
+
+
 def sample_of_scheme(servers: int, scheme: str, slot: int) -> NewNetwork:
     """Return a sample network; relay gets the number of samples and the reach that the planner recommends for it."""
     if scheme not in _SCHEMES:
@@ -109,7 +112,7 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
         "epsilon": format_epsilon(guarantee.epsilon),
         **{name: getattr(guarantee, name) for name in ("users", "servers_per_slot", "regions_per_slot", "correlation")},
         "scheme": method.name,
-        **{name: getattr(method, name) for name in ("samples", "reach", "lag", "process_var", "observation")},
+        **{name: getattr(method, name) for name in _OF_SCHEME},
         "shares": {server.name: server.share for server in network.servers},
         "shares_by_region": {server.name: dict(server.shares) for server in network.servers if server.shares},
         "links": [link.between for link in network.links],

@@ -25,6 +25,9 @@ pooled over all directions and regions. The widths are that of the setting, whic
 15 times as much (Bayes). So right public shares cost little, and wrong ones are found. What comes out is the mean over
 the widths, with their distances in the variances.
 
+Covariances are symmetric to the last bit, because every product of two numbers is formed before anything else: a server
+that joins gets their lower halves, and goes on with the bits of its neighbours.
+
 Everything is a function of final records, in order of their origins. A record beyond `LIMIT` squared deviations counts
 less.
 """
@@ -135,7 +138,7 @@ def learn_shares(learner: ShareLearner, one: int, final: FinalSlot, model: Proce
         var = np.maximum(explained, 0.0) + np.maximum(rest_var, 0.0) + max(float(noise_var), ROUNDING)
         var = var * np.maximum(np.square(innovation) / (LIMIT * var), 1.0)
         mean += common * (innovation / var)[:, None]
-        cov -= common[:, :, None] * (common / var[:, None])[:, None, :]
+        cov -= common[:, :, None] * common[:, None, :] / var[:, None, None]
 
 
 def forget_crowd(learner: ShareLearner) -> None:
@@ -246,7 +249,7 @@ def _predict(mean: Floats, cov: Floats, shares: Floats, model: ProcessModel, tur
 def _sums_to_zero(var: Floats) -> Floats:
     """Return covariances (..., m, m) of numbers that sum to 0 and have about these variances (..., m)."""
     total = np.maximum(var.sum(axis=-1, keepdims=True), 1e-300)
-    cov = -var[..., :, None] * (var / total)[..., None, :]
+    cov = -(var[..., :, None] * var[..., None, :]) / total[..., None]
     np.einsum("...ii->...i", cov)[...] += var
     return np.asarray(cov)
 

@@ -51,7 +51,7 @@ def record_estimates(state: RelayState) -> RecordEstimates:
         table, rows = state.table(slot), np.zeros(len(fresh), dtype=np.int64)
         reference = Reference(state.level[place], state.level_var[place])
         variance = pair_var(rows, fresh, table, reference, setting.observation, setting.model.one_step_var)
-        share = table.shares[fresh][:, None]
+        share = table.by_region[fresh]
         origins.append(fresh)
         slots.append(np.full(len(fresh), slot))
         values.append(table.noisy[fresh] / share)

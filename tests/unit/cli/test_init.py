@@ -212,6 +212,17 @@ def test_a_network_has_the_numbers_of_its_plan(tmp_path: Path, capsys: pytest.Ca
         assert "PROBLEM" not in capsys.readouterr().out
 
 
+def test_a_network_has_the_groups_of_its_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan that recommends groups of small regions made a network without them, and nobody was told."""
+    file = _planned(tmp_path, capsys, "--slot", "15m")
+    text = file.read_text(encoding="utf-8")
+    for name, settings in (("grouped", 'groups = "auto"'), ("learning", "turnover = 0.5\nshare_width = 0.1")):
+        file.write_text(text.replace("[scheme]\n", f"[scheme]\n{settings}\n"), encoding="utf-8")
+        _made(capsys, str(tmp_path / name), "--plan", str(file))
+        written = tomllib.loads((tmp_path / name / "network.toml").read_text(encoding="utf-8"))["scheme"]
+        assert tomllib.loads(settings).items() <= written.items()
+
+
 def test_a_plan_without_a_slot_needs_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A minute would be a guess, and the promise would cover another time than anybody meant."""
     file = _planned(tmp_path, capsys)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dpcrowd.filters import ProcessModel
@@ -37,6 +39,20 @@ def test_a_record_divided_by_its_share_with_the_variance_of_its_noise() -> None:
     server.hear({9: message_of(records, [(1, 0), (2, 1)], NETWORK.price)})
     second = server.record_estimates()
     assert (second.origin.tolist(), second.slot.tolist()) == ([2], [1]), "each record is shown once"
+
+
+def test_a_record_is_divided_by_the_shares_of_its_regions() -> None:
+    """A live server of a network with shares by region broke with the first record of another server."""
+    shares = np.array([[0.5, 0.2], [0.25, 0.5], [0.25, 0.3]])
+    network = replace(NETWORK, shares=shares)
+    server = network.server(0)
+    server.observe(0, [50, 100])
+    records = {(1, 0): np.array([25.0, 50.0]), (2, 0): np.array([30.0, 27.0])}
+    server.hear({9: message_of(records, list(records), network.price)})
+    shown = server.record_estimates()
+    np.testing.assert_allclose(shown.value, [[100.0, 100.0], [120.0, 90.0]])
+    np.testing.assert_allclose(shown.variance, network.noise_var / shares[1:] ** 2 + PROCESS_VAR)
+    np.testing.assert_allclose(shown.total, [200.0, 210.0])
 
 
 def test_regions_that_share_a_draw_are_known_together_only() -> None:

@@ -173,6 +173,14 @@ def test_who_joins_knows_the_learned_shares() -> None:
         assert bits(again[name]) == bits(getattr(finalised, name))
 
 
+def test_covariances_of_learned_shares_are_their_lower_halves() -> None:
+    """A state has lower halves: of matrices that were symmetric up to rounding only, who joins would get other bits."""
+    for server in (learning(), learned_for(24)):
+        learned = server._relay()[1].learned
+        assert learned is not None
+        assert bits(learned.learner.cov) == bits(learned.learner.cov.swapaxes(-1, -2))
+
+
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [

@@ -12,7 +12,7 @@ from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps
-from dpcrowd.privacy.network_guarantee import Slots
+from dpcrowd.privacy.network_guarantee import Slots, UserBounds
 
 __all__ = ["AccountLoader"]
 
@@ -22,11 +22,21 @@ log = logging.getLogger("dpcrowd.node")
 class AccountLoader:
     """Loads the account for one run of a node; `load` and `book` write and read files.
 
-    storage_log  of the node, see `StorageLog`
+    storage_log     of the node, see `StorageLog`
+    keeps_schedule  whether the scheme spends a complete window by its public schedule, so that a window which is used
+                    up between two samples is no news
     """
 
-    def __init__(self, storage: Storage, slots: Slots, storage_log: StorageLog | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        slots: Slots,
+        storage_log: StorageLog | None = None,
+        *,
+        keeps_schedule: bool = False,
+    ) -> None:
         self._storage, self._slots, self._storage_log = storage, slots, storage_log or StorageLog()
+        self._keeps_schedule = keeps_schedule
         self._steps = ClockSteps()
         self._waiting: deque[tuple[int, int]] = deque()
         self._shortage_logged = ""
@@ -80,6 +90,15 @@ class AccountLoader:
         if self._shortage_logged == before:
             return
         if allowance.is_short:
-            log.warning("no sample for now: %s", allowance.shortage, extra={"event": "budget-spent"})
+            level = logging.INFO if self._is_usual(allowance) else logging.WARNING
+            log.log(level, "no sample for now: %s", allowance.shortage, extra={"event": "budget-spent"})
         else:
             log.info("there is budget again; the node samples.", extra={"event": "budget-back"})
+
+    def _is_usual(self, allowance: Allowance) -> bool:
+        """Whether the own window is used up by samples as the schedule has it, and by no loss or other network."""
+        if not self._keeps_schedule or allowance.is_over:
+            return False
+        own, payments = allowance.account.own, allowance.account.payments
+        is_own_window = allowance.guarantee is own and own.span_ns is not None
+        return is_own_window and payments.cost(UserBounds(), allowance.after_ns, "lost") == 0

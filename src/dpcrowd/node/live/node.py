@@ -99,7 +99,9 @@ class LiveNode(Renewing):
         if self._recorder is not None:
             self._recorder.start(machine, now)
         slots, storage_log = revision.view.clock, StorageLog()
-        self._accounts = AccountLoader(storage, configured_slots(network), storage_log)
+        self._accounts = AccountLoader(
+            storage, configured_slots(network), storage_log, keeps_schedule=network.relay is not None
+        )
         self._accounts.clock_set(now, 0)
         self.executor = Executor(
             machine, storage, transport, self.broadcast, self, self._wall, self.meter, storage_log, self._recorder

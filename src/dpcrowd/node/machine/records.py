@@ -302,11 +302,26 @@ class Records:
 
     def take_over(self, view: NetworkView, server: Server) -> None:
         """Continue under the next revision; records of earlier slots are checked by the one that was valid then."""
+        before, schedules = self.view, self.schedules
         self._views.append(view)
         gone = [key for key in self._held if view.number(key.origin) is None or key.slot >= view.first_slot]
         for key in gone:  # of a server that has left, or made under a revision that was not valid any more
             del self._held[key]
         self._compare_with(server)
+        self._continue_schedules(before, schedules)
+
+    def _continue_schedules(self, before: NetworkView, schedules: Schedules) -> None:
+        """Remember across a revision when each origin has sampled last, which may be longer ago than the lag.
+
+        Without that, every server that samples less than once in `lag` slots would be missing at once, since the first
+        slot of this run. If the revision changes how often servers sample, nothing is overdue before it.
+        """
+        if not schedules.has_schedule_of(self.terms):
+            self.schedules = self._learn_schedules(self.view.first_slot)
+            return
+        slots = {name: schedules.last_slot(number) for number, name in enumerate(before.names)}
+        lasts = [Key(slot, name) for name, slot in slots.items() if slot is not None]
+        self.schedules = self._learn_schedules(schedules.begins, lasts)
 
     def _compare_with(self, server: Server) -> None:
         """Find out what a server's filter has, and when others sample."""
@@ -330,9 +345,10 @@ class Records:
             return None
         return read_values(_travelled(record), len(view.regions))
 
-    def _learn_schedules(self) -> Schedules:
-        schedules = Schedules(self.terms, self.view.me)
-        for key in sorted(self._held):
+    def _learn_schedules(self, begins: int = 0, lasts: Iterable[Key] = ()) -> Schedules:
+        """Return when others sample, from the records that are kept and from the last ones of each origin."""
+        schedules = Schedules(self.terms, self.view.me, begins)
+        for key in sorted({*self._held, *lasts}):
             number = self.view.number(key.origin)
             if number is not None:
                 schedules.hear(number, key.slot)

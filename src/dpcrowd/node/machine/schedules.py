@@ -20,10 +20,13 @@ class Schedules:
     A server that could not sample when it was due samples in the next slot that allows it, and all its later samples
     move with it. So the schedule of an origin is the public one, moved by the fewest slots with which its records are
     where they are.
+
+    begins  the first slot of this schedule: earlier records follow another one, and say nothing about this one
     """
 
     terms: RecordTerms
     me: int
+    begins: int = 0
     missing: set[int] = field(default_factory=set)
     _shift: Ints = field(init=False)
     _last: Ints = field(init=False)
@@ -35,7 +38,7 @@ class Schedules:
 
     def hear(self, number: int, slot: int) -> None:
         """Learn from a record of an origin."""
-        if slot < self._last[number]:
+        if slot < max(self._last[number], self.begins):
             return
         self._last[number] = slot
         self.missing.discard(number)
@@ -53,12 +56,23 @@ class Schedules:
         since  the first slot from which on records of all slots were taken
         """
         terms, last, interval = self.terms, int(self._last[number]), self._interval
-        first = since if last < 0 else last + 1
+        first = max(since, self.begins) if last < 0 else last + 1
         slots = range(first, min(now + 1, first + interval, now + 1 if terms.ends is None else terms.ends))
         if last < 0 and terms.moves:  # how far its schedule has moved before is not known: any slot of an interval
             return slots[-1] if len(slots) == interval else None
         due = np.flatnonzero(self._due_slots(number, np.arange(slots.start, max(slots.stop, slots.start))))
         return slots[int(due[0])] if len(due) else None
+
+    def last_slot(self, number: int) -> int | None:
+        """Return the slot of the last record of an origin, however long ago; None: there was none."""
+        return int(self._last[number]) if self._last[number] >= 0 else None
+
+    def has_schedule_of(self, terms: RecordTerms) -> bool:
+        """Whether servers sample as often, and until the same slot, under other terms as under these."""
+        mine = self.terms
+        return (terms.samples, terms.length, terms.moves, terms.ends) == (
+            mine.samples, mine.length, mine.moves, mine.ends,
+        )  # fmt: skip
 
     def expected(self, slot: int) -> list[int]:
         """Return who is waited for in a slot."""

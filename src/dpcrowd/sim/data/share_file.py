@@ -72,10 +72,15 @@ class ShareFile:
         self._check_sums(shares, regions)
         return shares[None]
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the servers, by number; None: the file has numbers from 0 instead of names."""
+        numbers = {str(number) for number in range(len(self.servers))}
+        return None if numbers == set(self.servers) else self.servers
+
     def _order(self) -> tuple[str, ...]:
         """Return the servers by number: numbers from 0 are those numbers, other names are numbered as they come."""
-        numbers = [str(number) for number in range(len(self.servers))]
-        return tuple(numbers) if set(numbers) == set(self.servers) else self.servers
+        return self.names or tuple(str(number) for number in range(len(self.servers)))
 
     def _check_sums(self, shares: Shares, regions: Sequence[str]) -> None:
         """Refuse shares that partition the users of one region, and sum to more than 1 in another."""

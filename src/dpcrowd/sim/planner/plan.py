@@ -86,7 +86,7 @@ class NetworkPlan:
     by_reach        the same budget with other reaches
     goal, solution  what was asked for, and what reaches it, if it was to be solved
     remarks         what cannot be reached, and what the plan assumes
-    server_names    those of a network.toml; None: the servers have no names yet
+    server_names    those of a network.toml or of a file of shares; None: the servers have no names yet
     groups          what is predicted of small regions that share one draw of noise
     """
 
@@ -227,7 +227,7 @@ def plan(
         remarks += other_regions
     samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
     levels = _levels(level, process_var, data, fitted, {"seed": settings.get("seed") or 0, **(loading or {})})
-    _read_shares(arguments, levels, file)
+    names = _read_shares(arguments, levels, file)
     values = {name: value for name, value in arguments.items() if value is not None}
     values = _defaults(_is_of_paper(data), values.get("slot")) | values
     request = PlanRequest(levels=levels, graph=os.fspath(graph), **values)
@@ -252,7 +252,6 @@ def plan(
         texts = [None if target is None else advice_on_goal(request, prediction, target)]
         texts.append(advice_on_hidden(request, prediction))
         remarks += [f"{text}." for text in texts if text is not None]
-    names = None if file is None else file.names
     return _assemble(request, prediction, target, solution, remarks, epsilons, names)
 
 
@@ -372,21 +371,40 @@ def _tuples(shares: Any) -> tuple[Any, ...]:
     return tuple(_tuples(share) if np.ndim(share) else float(share) for share in shares)
 
 
-def _read_shares(arguments: dict[str, Any], levels: Levels, file: NetworkFile | None) -> None:
-    """Replace a file of shares, or the shares of a network file by region, by their numbers, in place."""
-    shares = arguments["shares"]
+def _read_shares(arguments: dict[str, Any], levels: Levels, file: NetworkFile | None) -> tuple[str, ...] | None:
+    """Replace a file of shares, or the shares of a network file by region, by their numbers, in place.
+
+    Returns the names of the servers as a file states them; None: they have none.
+    """
+    shares, names = arguments["shares"], None if file is None else file.names
     if is_share_file(shares):
         stated = read_shares(shares)
-        numbers = stated.shares(None if file is None else file.names, levels.regions)
-        if file is None and arguments.get("servers") is None:
-            arguments["servers"] = len(stated.servers)
+        numbers = stated.shares(names, levels.regions)
+        if file is None:
+            _count_servers(arguments, len(stated.servers), f"'{stated.path}'")
+            names = stated.names
     elif file is not None and file.by_region is not None and shares == file.shares:
         of_file = file.shares_of(levels.regions)
         assert of_file is not None
         numbers = of_file
     else:
-        return
+        if file is None and isinstance(shares, tuple):
+            _count_servers(arguments, len(shares), "the list of shares")
+        return names
     arguments["shares"] = _tuples(numbers[0] if numbers.ndim == 3 else numbers)
+    return names
+
+
+def _count_servers(arguments: dict[str, Any], number: int, what: str) -> None:
+    """Plan as many servers as there are shares, in place, or refuse another number."""
+    servers = arguments.get("servers")
+    if servers is None:
+        arguments["servers"] = number
+    elif servers != number:
+        raise BadInput(
+            f"{what} has shares of {number} servers, but {servers} servers were given; give one for each of {servers} "
+            "servers, or leave the number of servers out."
+        )
 
 
 def _counted_parts(prediction: Prediction, shares: Floats) -> Floats:

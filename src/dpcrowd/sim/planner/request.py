@@ -5,7 +5,7 @@ A longer slot counts the visitors of several short slots. With f short slots in 
 
     level   f r
     Q       f (2 f^2 + 1)/3 Q       the variance of the change of a sum over f slots of a random walk
-    w or T  divided by f            the promise covers the same time
+    w or T  divided by f            rounded up, so that the promise covers no less time
     s       s^f                     the part 1 - turnover of a server's users who stay
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpcrowd.arrays import Floats, Shares
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import Course, Observation, ProcessModel
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SlotTimes
@@ -31,8 +31,10 @@ from dpcrowd.sim.config import DEFAULT_WINDOW, SimulationConfig
 from dpcrowd.sim.configure import configure, network_spec
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.draw import load
+from dpcrowd.sim.data.observe import KINDS as OBSERVATIONS
 from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import believed
+from dpcrowd.sim.data.shares import KINDS as DRAWN_SHARES
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.planner.moving import change_covariances
 from dpcrowd.sim.planner.replay import Series
@@ -272,6 +274,11 @@ class PlanRequest:
             object.__setattr__(self, "window", DEFAULT_WINDOW)
         if self.slot is not None and not 0.0 < self.slot < math.inf:
             raise BadInput(f"the slot is {self.slot} seconds long; allowed: more than 0.")
+        if self.observation not in (None, *OBSERVATIONS):
+            raise unknown_name("observation", str(self.observation), OBSERVATIONS)
+        if isinstance(self.shares, str) and self.shares not in (EQUAL, *DRAWN_SHARES):
+            problem = unknown_name("kind of shares", self.shares, (EQUAL, *DRAWN_SHARES))
+            raise BadInput(f"{problem} One number per server and the path of a CSV file (*.csv) are allowed, too.")
 
     @property
     def length(self) -> int:
@@ -331,12 +338,15 @@ class PlanRequest:
         )
 
     def in_slots_of(self, seconds: float) -> PlanRequest:
-        """Return the same request with another slot length: the promise covers the same time."""
+        """Return the same request with another slot length: the promise covers the same time, or a little more.
+
+        A window of 25 h is 4 slots of 8 h: with 3 of them, users would be promised an hour less than was asked for.
+        """
         assert self.slot is not None
         factor = seconds / self.slot
 
         def shorter(length: int | None) -> int | None:
-            return None if length is None else max(1, round(length / factor))
+            return None if length is None else max(1, math.ceil(length / factor - 1e-9))
 
         return replace(
             self,

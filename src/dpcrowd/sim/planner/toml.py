@@ -39,6 +39,10 @@ def toml_text(plan: NetworkPlan) -> str:
         lines.append(f"# Shares are placeholders, too: random numbers ({request.shares}). Give each server its own.")
     elif request.shares == EQUAL:
         lines.append("# Shares are equal parts, by default. Give each server its own where you know better.")
+    if request.levels.transition is not None:
+        lines.append(
+            "# The plan knows a process model: give it to the network, as [scheme] model in place of process_var."
+        )
     network: dict[str, Any] = {} if request.slot is None else {"slot": duration_text(request.slot)}
     network |= {
         "population": max(1, round(sum(request.levels.level))),

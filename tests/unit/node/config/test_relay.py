@@ -62,6 +62,13 @@ def test_turnover() -> None:
         network_of(changed(relay_tables(samples=10, turnover=0.1), "guarantee.users", "roaming"))
 
 
+@pytest.mark.parametrize(("name", "default"), [("turnover", 1.0), ("share_width", 0.0), ("groups", "off")])
+def test_a_default_that_is_written_out_is_the_same_configuration(name: str, default: object) -> None:
+    """Whoever takes a comment sign away from the advanced sample would be refused by all neighbours."""
+    plain, explicit = relay_tables(samples=20), relay_tables(samples=20, **{name: default})
+    assert digest(network_of(plain)) == digest(network_of(explicit))
+
+
 def test_groups() -> None:
     """Servers that join regions make records that others would refuse, so it is in the digest, unless it is off."""
     plain, network = network_of(relay_tables(samples=20)), network_of(relay_tables(samples=20, groups="auto"))

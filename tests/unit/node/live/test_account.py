@@ -50,6 +50,18 @@ def test_the_operator_is_told_when_budget_ends_and_when_it_is_back(
     assert "ε=0.750000001 of 1 is spent" in events[0][1]
 
 
+@pytest.mark.parametrize(("keeps_schedule", "level"), [(True, logging.INFO), (False, logging.WARNING)])
+def test_a_window_that_its_schedule_uses_up_is_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, keeps_schedule: bool, level: int
+) -> None:
+    """With relay it is used up in most slots: a warning every few slots hides those that mean something."""
+    with open_storage(tmp_path, nano=NANO, slots=4) as storage, caplog.at_level(logging.INFO):
+        loader = AccountLoader(storage, FOUR, keeps_schedule=keeps_schedule)
+        draw(storage, 0, nano=NANO)
+        assert left(loader, 1) == 0
+    assert [(record.event, record.levelno) for record in caplog.records] == [("budget-spent", level)]  # type: ignore[attr-defined]
+
+
 def test_nothing_is_paid_before_a_jump_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -110,6 +110,29 @@ def test_a_server_that_is_down_is_overdue_then_missing_then_back() -> None:
     assert records_of(network.nodes[0]).overdue("server-3") is None
 
 
+@pytest.mark.parametrize("samples", [1, 4])
+def test_a_revision_makes_no_server_missing(samples: int) -> None:
+    """Records are kept for `lag` slots, and servers that sample less often would all be missing at every revision.
+
+    A revision with more samples does not make them late before it, either.
+    """
+    rare = replace(FACTS, samples=1, lag=2)
+    network = play(make_network(rare, RING), range(20))
+    records = records_of(network.nodes[0])
+    view = records.view
+    assert view.records is not None
+    names = view.names[1:]
+    assert {records.overdue(name) for name in names} == {None}
+    assert len({one.origin for one in records.contents()}) < 5, "the last records of some servers are not kept any more"
+    terms = replace(view.records, samples=samples)
+    records.take_over(replace(view, revision=2, first_slot=20, records=terms), network.nodes[0].machine.server)
+    assert {records.overdue(name) for name in names} == {None}
+    for slot in range(20, 20 + 16):
+        records.end_slot(slot)
+    first = [records.overdue(name) for name in names]
+    assert all(slot is not None and slot >= 20 for slot in first), "nobody has sampled since: all of them are overdue"
+
+
 @pytest.mark.slow
 def test_a_broken_origin_is_named_once_with_the_slot() -> None:
     """Its records count less by themselves; its operator learns of it only if somebody is told."""

@@ -155,6 +155,26 @@ def test_the_toml_file_is_a_piece_of_a_network(small: NetworkPlan, tmp_path: Pat
     assert "[network] slot (give --slot)" in text
 
 
+def test_servers_have_the_names_of_the_file_of_shares(tmp_path: Path) -> None:
+    """Whoever states a share of each clinic must not get a network of server-1, server-2 and server-3."""
+    file = tmp_path / "shares.csv"
+    few: dict[str, Any] = {"process_var": 4, "graph": "ring", "window": 10, "advice": False, "epsilons": [1.0]}
+    file.write_text("server,share\nclinic-b,0.5\nclinic-a,0.3\nclinic-c,0.2\n", encoding="utf-8")
+    named = toml_text(plan([500], shares=str(file), **few))
+    assert [(one["name"], one["share"]) for one in tomllib.loads(named)["server"]] == [
+        ("clinic-b", 0.5),
+        ("clinic-a", 0.3),
+        ("clinic-c", 0.2),
+    ]
+    assert "placeholders" not in named
+    with pytest.raises(BadInput, match=r"'.*shares\.csv' has shares of 3 servers, but 5 servers were given"):
+        plan([500], shares=str(file), servers=5, **few)
+    file.write_text("server,share\n1,0.4\n0,0.6\n", encoding="utf-8")
+    numbered = plan([500], shares=str(file), **few)
+    assert (numbered.shares, numbered.server_names) == ((0.6, 0.4), None)
+    assert plan([500], shares=[0.6, 0.4], **few).servers == 2, "as many as there are shares"
+
+
 @pytest.mark.slow
 def test_a_plot_is_drawn(small: NetworkPlan, tmp_path: Path) -> None:
     """`--plot` must not fail after the work is done."""
@@ -179,6 +199,8 @@ def test_a_plot_is_drawn(small: NetworkPlan, tmp_path: Path) -> None:
         ({"horizon": 10}, "give a window or a horizon, not both"),
         ({"shares": [0.5]}, "one for each of 8 servers"),
         ({"users": "some"}, "unknown kind of users 'some'"),
+        ({"observation": "papper"}, "unknown observation 'papper'. Did you mean 'paper'"),
+        ({"shares": "equl"}, "unknown kind of shares 'equl'. Did you mean 'equal'.*CSV file"),
         ({"graph": "star"}, "unknown graph 'star'"),
         ({"slot": "soon"}, "soon"),
     ],

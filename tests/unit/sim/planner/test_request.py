@@ -63,6 +63,14 @@ def test_a_longer_slot_is_a_sum_of_short_ones() -> None:
     assert again.window == 96
 
 
+@pytest.mark.parametrize(("span", "seconds", "slots"), [(100, 28_800, 4), (96, 28_800, 3), (5, 43_200, 1)])
+def test_another_slot_never_shortens_the_promise(span: int, seconds: float, slots: int) -> None:
+    """Rounded down, a window of 25 h became 3 slots of 8 h: users got 24 h, and nobody was told."""
+    levels = read_levels([300, 20], 4)
+    assert PlanRequest(levels=levels, window=span, slot=900).in_slots_of(seconds).window == slots
+    assert PlanRequest(levels=levels, horizon=span, slot=900).in_slots_of(seconds).horizon == slots
+
+
 def test_merged_regions_are_counted_together() -> None:
     """One draw of noise for all of them is the point of merging."""
     merged = read_levels({"a": 10, "b": 20, "c": 30}, [1, 2, 3]).merged([0, 2])
