@@ -367,7 +367,7 @@ def test_a_thousand_regions(browser: Any) -> None:
 
 
 def test_many_servers_share_the_connections_of_a_browser(browser: Any) -> None:
-    """A browser has six connections to one address: with a stream per server, the page of eight waits for ever."""
+    """A browser has six connections to one address: with eight streams every other request waits for ever."""
     crowd = Crowd(4, 60)
     with served(crowd) as (address, call):
         page = browser.new_page()

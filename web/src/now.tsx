@@ -1,6 +1,6 @@
 // Now: the total, its trend, the largest changes, and a tile per region or a map.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { About } from "./explain";
 import { count, halfWidth, percent, signed } from "./format";
 import type { History } from "./history";
@@ -56,7 +56,7 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
                   <li key={one.region}>
                     <button type="button" class="link" title={history!.regions[one.region]} onClick={() => model.toggle(one.region)}>{history!.regions[one.region]}</button>
                     <span class={Math.abs(one.change) > one.half ? (one.change > 0 ? "up" : "down") : ""}>{signed(one.change)}</span>
-                    <span class="note">{Math.abs(one.change) > one.half ? `beyond its ${halfWidth(one.half)}` : `within its ${halfWidth(one.half)}`}</span>
+                    <span class="note">{Math.abs(one.change) > one.half ? `beyond ${halfWidth(one.half)}` : `within ${halfWidth(one.half)}`}</span>
                   </li>
                 ))}
               </ol>
@@ -90,7 +90,7 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
 
 function TileGrid({ history, model, point }: { history: History; model: Model; point: (region: number | null) => void }) {
   const box = useRef<HTMLDivElement>(null), tiles = useRef<Tiles | null>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {  // in the frame of the total: tiles of the last slot beside it would not add up
     if (box.current !== null && tiles.current === null) tiles.current = new Tiles(box.current, (region) => model.toggle(region), point);
     tiles.current?.draw(history, model.chosen, TREND_SLOTS);
   });

@@ -75,6 +75,7 @@ def as_json_line(state: NodeState) -> str:
             "server": None if state.network is None else state.network.server,
             "away_since": state.away_since,
             "problem": state.problem,
+            "refused": state.refused,
             "ready": state.ready,
             "slot": None if last is None else last.slot,
             "estimates": [

@@ -235,6 +235,8 @@ def test_a_state_as_json() -> None:
     assert read["estimates"] == [{"region": "region-0", "estimate": 2090.0, "low": 2010.0, "high": 2170.0}]
     assert read["budget"]["spent"] == 0.7
     assert json.loads(as_json_line(NodeState("http://x")))["network"] is None
+    refuses = NodeState("http://x", away_since=NOW, refused=True, answered=True)
+    assert json.loads(as_json_line(refuses))["refused"] is True, "a wrong token is not a server that is down"
 
 
 @pytest.mark.parametrize(
