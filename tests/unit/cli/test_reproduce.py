@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import dpcrowd
 from dpcrowd.cli import reproduce as command
 from dpcrowd.cli.main import main
 from dpcrowd.experiments import reproduce as reproduce_module
+from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
 from dpcrowd.experiments.draw.canvas import Drawn
 from dpcrowd.experiments.figures import Figure
 from dpcrowd.experiments.points.run import Tick
@@ -27,6 +29,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         return tiny_plan(slots=32, seed=asked["seed"], **({"runs": asked["runs"]} if asked["runs"] else {}))
 
     monkeypatch.setattr(reproduce_module, "make_plan", plan)
+    monkeypatch.setattr(reproduce_module, "measure_slot_cost", partial(measure_slot_cost, 5))
     monkeypatch.setattr("dpcrowd.experiments.draw.canvas._DPI", 40)
 
 
