@@ -18,9 +18,9 @@ from dpcrowd.privacy.ledger import BatchLedger
 from dpcrowd.schemes.base import Release, Scheme, Setting, run_slot
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.snapshot import fingerprint, pack
-from dpcrowd.testing.world import BlindNoise, Read, World, hearings, play
+from dpcrowd.testing.world import BlindNoise, Read, World, charges_of, hearings, play, same
 
-__all__ = ["ContractBroken", "Record", "SecondRun", "Trial", "cost_of", "ledger_of"]
+__all__ = ["ContractBroken", "Record", "SecondRun", "Trial", "cost_of", "ledger_of", "overwritten"]
 
 
 class ContractBroken(AssertionError):
@@ -47,10 +47,12 @@ class SecondRun:
 
     meddling  a description of the first change of the counts or shares that were passed in, or of the scheme object;
               None: nothing was changed
+    ledgers   copies of the ledger in the state, after each slot
     """
 
     releases: list[Release]
     meddling: str | None
+    ledgers: list[BatchLedger | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +75,9 @@ class Trial:
 
     @cached_property
     def second_run(self) -> SecondRun:
-        """The standard run again; determinism and unchanged inputs are both checked with it."""
+        """The standard run again; determinism, unchanged inputs and the ledger are checked with it."""
         changes: list[str] = []
+        ledgers: list[BatchLedger | None] = []
         before = fingerprint(self.scheme, self.setting).tobytes()
 
         def watched(
@@ -86,12 +89,26 @@ class Trial:
                 if not np.array_equal(array, original):
                     changes.append(f"the scheme writes into the {name} that it was given, in slot {slot}")
                     array[...] = original
+            ledgers.append(deepcopy(ledger_of(state)))
             return release
 
         releases = self.play(step=watched)
         if fingerprint(self.scheme, self.setting).tobytes() != before:
             changes.append("the scheme object changes during a run: keep what changes in the state")
-        return SecondRun(releases, changes[0] if changes else None)
+        return SecondRun(releases, changes[0] if changes else None, ledgers)
+
+    @cached_property
+    def reads_only_paid_counts(self) -> bool:
+        """Whether nothing changes if counts are absurd where nothing was paid, and everywhere after perturb().
+
+        One run for both: only a scheme that fails has to be run again, to say which of the two it was.
+        """
+        return same(self.play(counts=self.unpaid_replaced(), step=overwritten), self.releases)
+
+    def unpaid_replaced(self) -> Ints:
+        """Return the counts with absurd ones in place of those for which the releases say that nothing was charged."""
+        charges = charges_of(self.releases, self.world.regions)
+        return np.where(charges > 0, self.world.counts, 10**12)
 
     @property
     def window(self) -> int | None:
@@ -168,6 +185,18 @@ class _PaidFirst:
                 f"ledger has been charged {charge[server] / 1e9:.6g} ε for that slot: spend before reading"
             )
         return value
+
+
+def overwritten(
+    scheme: Scheme, state: Any, slot: int, shares: Any, counts: Ints, noise: Noise, hearing: Hearing
+) -> Release:
+    """Run a slot in which the counts are overwritten as soon as perturb() has returned."""
+    plan = scheme.plan(state, slot, shares)
+    reading = scheme.perturb(state, plan, counts, noise)
+    counts[:] = -(10**15)
+    messages = scheme.message(state, plan, reading)
+    scheme.fuse(state, plan, reading, messages, hearing)
+    return scheme.release(state, plan, reading)
 
 
 def cost_of(read: Read, unit: int) -> Floats:

@@ -78,8 +78,12 @@ class World:
 
     def noise(self, only: int | None = None, runs: int = 1) -> SeededNoise:
         """Return the noise of the world, the same in each of the runs."""
-        seeds = [np.random.SeedSequence(self.seed, spawn_key=(7,))] * runs
-        return SeededNoise(seeds, self.servers, self.regions, only)
+        return SeededNoise([self.noise_seed] * runs, self.servers, self.regions, only)
+
+    @property
+    def noise_seed(self) -> np.random.SeedSequence:
+        """The seed of the noise of the world."""
+        return np.random.SeedSequence(self.seed, spawn_key=(7,))
 
     @property
     def gain(self) -> float:

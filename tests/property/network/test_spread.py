@@ -15,6 +15,7 @@ from dpcrowd.network.bit_spread import BitSpread
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.sparse_spread import SparseSpread
 from dpcrowd.network.spread import Spread
+from examples_support import examples
 
 KINDS = [(kind, engine) for kind in (BitSpread, SparseSpread) for engine in ("numpy", "numba")]
 
@@ -85,7 +86,7 @@ def holdings(spread: Spread, slot: int, engine: str) -> list[list[int]]:
     reach=st.sampled_from([None, 1, 2, 3, 4]),
     changes=st.one_of(st.just(frozenset(range(8))), st.just(frozenset()), st.frozensets(st.integers(1, 7), max_size=2)),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @pytest.mark.slow
 def test_bits_and_lists_are_the_sets_of_the_rules(
     seed: int, servers: int, lag: int, rounds: int | None, reach: int | None, changes: frozenset[int]

@@ -18,6 +18,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
+from examples_support import examples
 from node_support import FreshNoise, Node, body_of, make_view
 from node_support_lone import COUNTS, REGIONS, make_server
 
@@ -125,7 +126,7 @@ stories = st.lists(st.tuples(events, events, st.integers(0, 1)), min_size=4, max
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(60))
 @given(stories)
 @example(  # a copy of the time when the clock was ahead; its neighbour has forgotten, and hears slots told again
     [

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_support import examples
 from node_support import body_of
 from node_support_lone import Lone, beat
 from node_support_wire import proof_in
@@ -69,7 +70,7 @@ slots = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(60))
 @given(slots)
 def test_liars_cost_two_slots_after_a_start_and_nothing_later(slots: list[Any]) -> None:
     """One honest neighbour is heard in every slot: whatever others say, three slots after a start all are sampled.

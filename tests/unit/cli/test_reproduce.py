@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import dpcrowd
 from dpcrowd.cli import reproduce as command
 from dpcrowd.cli.main import main
 from dpcrowd.experiments import reproduce as reproduce_module
+from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
+from dpcrowd.experiments.draw.canvas import Drawn
+from dpcrowd.experiments.figures import Figure
 from dpcrowd.experiments.points.run import Tick
 from dpcrowd.experiments.report.claims import MARKS
 from experiments_support import tiny_plan
@@ -25,6 +29,18 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         return tiny_plan(slots=32, seed=asked["seed"], **({"runs": asked["runs"]} if asked["runs"] else {}))
 
     monkeypatch.setattr(reproduce_module, "make_plan", plan)
+    monkeypatch.setattr(reproduce_module, "measure_slot_cost", partial(measure_slot_cost, 5))
+    monkeypatch.setattr("dpcrowd.experiments.draw.canvas._DPI", 40)
+
+
+@pytest.fixture
+def undrawn(tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figure is drawn, which takes most of the time: for tests of something else."""
+
+    def draw(figure: Figure, _panels: object, folder: Path) -> Drawn:
+        return Drawn(figure, folder / f"{figure.file}.svg", folder / f"{figure.file}.png", ())
+
+    monkeypatch.setattr(reproduce_module, "draw", draw)
 
 
 def _words(out: Path, *more: str) -> list[str]:
@@ -52,7 +68,7 @@ def test_it_writes_the_page_the_claims_the_figures_and_their_data(
     assert "figure 1 (time): 0 of" in err, "progress for a log file"
 
 
-@pytest.mark.usefixtures("tiny")
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
 def test_the_second_time_it_uses_what_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -68,7 +84,7 @@ def test_the_second_time_it_uses_what_is_there(
     assert 0 < len(judged) < len(first["claims"]), "claims of figures that were not asked for are not judged"
 
 
-@pytest.mark.usefixtures("tiny")
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
 def test_claims_of_figures_that_were_not_asked_for_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -83,7 +99,7 @@ def test_claims_of_figures_that_were_not_asked_for_are_one_line(
     assert f"claims: {number} not judged" in lines
 
 
-@pytest.mark.usefixtures("tiny")
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
 def test_from_python(tmp_path: Path) -> None:
     """Researchers call it from a notebook."""
