@@ -85,8 +85,6 @@ def test_claims_of_figures_that_were_not_asked_for_are_one_line(
     assert f"claims: {number} not judged" in lines
 
 
-@pytest.mark.usefixtures("tiny")
-@pytest.mark.slow
 @pytest.mark.slow
 def test_a_model_goes_all_the_way_into_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -113,6 +111,8 @@ def test_a_model_goes_all_the_way_into_the_report(
     assert (tmp_path / "report" / "figure8-partition.svg").exists()
 
 
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.slow
 def test_from_python(tmp_path: Path) -> None:
     """Researchers call it from a notebook."""
     ticks: list[Tick] = []
