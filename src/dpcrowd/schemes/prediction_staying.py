@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrivingRecords", "StayingState", "persistent_deviation"]
 
-_RECEIVERS, _FEWEST_RECEIVERS, _CELLS = 12, 2, 1 << 15
-_EVALUATED = 48  # slots of a pass in which late records are followed
+_RECEIVERS, _FEWEST_RECEIVERS, _CELLS = 6, 2, 1 << 14
+_EVALUATED = 16  # slots of a pass in which late records are followed
 _LONGEST_MEMORY = 512  # slots that lead to the steady state, if a pass has fewer
+_STEADY = 0.02  # change of a variance from one pass to the next in what is called a steady state
 
 
 @dataclass(frozen=True)
@@ -170,19 +171,32 @@ def persistent_deviation(facts: PublicFacts, samples: int, noise_var: float, slo
     """
     records = ArrivingRecords(facts, samples, noise_var)
     people, deepest = facts.expected[None], records.deepest
-    memory = min(math.ceil(3.0 / facts.turnover), _LONGEST_MEMORY)
-    first = slots * -(-max(slots, deepest, memory) // slots)  # a number of complete passes
+    fewest = max(deepest, min(math.ceil(3.0 / facts.turnover), _LONGEST_MEMORY))
     number = slots if deepest == 0 else min(slots, _EVALUATED)
-    evaluated = {first + slots * place // number for place in range(number)}
+    evaluated = {slots * place // number for place in range(number)}
     state = records.start()
     states: deque[StayingState] = deque([state], maxlen=deepest + 1)
+    first, before = 0, state.var
+    while first == 0 or not (first >= fewest and (first >= _LONGEST_MEMORY or _close(before, state.var))):
+        before = state.var
+        for slot in range(first, first + slots):
+            state = records.followed(state, slot, deepest, people)
+            states.append(state)
+        first += slots
     deviations = []
-    for slot in range(first + slots):
+    for slot in range(first, first + slots):
         state = records.followed(state, slot, deepest, people)
         states.append(state)
-        if slot in evaluated:
+        if slot - first in evaluated:
             current = states[0]
             for age in range(deepest - 1, -1, -1):
                 current = records.followed(current, slot - age, age, people)
             deviations.append(np.sqrt(current.var).mean(axis=0))
     return np.asarray(np.mean(deviations, axis=0))
+
+
+def _close(before: Floats, after: Floats) -> bool:
+    """Whether a pass has changed no variance by more than a part that nobody would notice."""
+    known = np.isfinite(before) & np.isfinite(after)
+    changes = np.abs(np.where(known, before, 0.0) - np.where(known, after, 0.0))
+    return bool((known | np.isinf(after)).all() and (changes <= _STEADY * after).all())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dpcrowd
@@ -97,6 +99,32 @@ def test_claims_of_figures_that_were_not_asked_for_are_one_line(
     assert f"– {number} claims need figures that were not asked for, and were not judged" in lines
     assert len([line for line in lines if line.startswith(tuple(MARKS.values()))]) == len(claims["claims"]) - number + 1
     assert f"claims: {number} not judged" in lines
+
+
+@pytest.mark.slow
+def test_a_model_goes_all_the_way_into_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From `fit` to figure 8: a model that filters cannot take, or that the page does not name, would show here."""
+    weeks = np.arange("2001-01-06", "2002-01-12", 7, dtype="datetime64[D]")
+    counts = (3000.0 + 900.0 * np.sin(np.arange(len(weeks)) / 7.0)).astype(int)
+    lines = ["week,count", *(f"{week},{count}" for week, count in zip(weeks, counts, strict=True))]
+    (tmp_path / "flu.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    folder, model = ["--data-dir", str(tmp_path)], str(tmp_path / "model.toml")
+    assert main(["fit", "flu", *folder, "--season", "none", "--source", "drawn", "--out", model]) == 0
+    real = reproduce_module.make_plan
+
+    def plan(**asked: Any) -> Any:
+        full = real(**asked)
+        return replace(full, data={"flu": full.data["flu"]}, missing={}, servers=6, default_density=0.4)
+
+    monkeypatch.setattr(reproduce_module, "make_plan", plan)
+    words = ["8", "--quick", "--runs", "2", *folder, "--model", model]
+    assert main(_words(tmp_path / "report", *words)) == 0
+    assert "report: " in capsys.readouterr().out
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "All filters know model.toml" in page
+    assert (tmp_path / "report" / "figure8-partition.svg").exists()
 
 
 @pytest.mark.usefixtures("undrawn")
