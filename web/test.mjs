@@ -19,7 +19,8 @@ const { History } = await load("history.ts");
 const { columnsOf, rangeOf } = await load("chart.ts");
 const { agreementOf } = await load("agreement.ts");
 const { spansFor } = await load("format.ts");
-const { anchorOf, blocksOf } = await load("markdown.tsx");
+const { hasMap, shapesOf } = await load("map.tsx");
+const { anchorOf, blocksOf, inline } = await load("markdown.tsx");
 const { Metrics } = await load("metrics.ts");
 globalThis.matchMedia = () => ({ matches: false, addEventListener: () => undefined });
 const { helpLink, helpName } = await load("help.tsx");
@@ -160,6 +161,27 @@ test("the documentation's Markdown becomes blocks", () => {
   assert.deepEqual(list.items[0].map((one) => one.kind), ["paragraph", "list"]);
   assert.equal(fenced.text, "# no heading");
   assert.deepEqual([anchorOf("GET /v1/estimates"), anchorOf("[map]"), anchorOf("The ε of `w` slots")], ["get-v1estimates", "map", "the-of-w-slots"]);
+});
+
+test("the little HTML of the documentation becomes elements, and nothing else does", () => {
+  const shown = (text) => inline(text, () => null).filter((one) => one !== "").map((one) => (typeof one === "string" ? one : [one.type, ...[one.props.children ?? []].flat().filter((part) => part !== "")]));
+  assert.deepEqual(shown("ε/T<sub>s</sub> is 10<sup>−9</sup>,<br>`<sub>`"), ["ε/T", ["sub", "s"], " is 10", ["sup", "−9"], ",", ["br"], ["code", "<sub>"]]);
+  assert.deepEqual(shown("<script>alert(1)</script>"), ["<script>alert(1)</script>"]);
+  assert.deepEqual(blocksOf("<!-- a -->\nOne\n<!-- b -->\n\n```\n<!-- kept -->\n```").map((one) => one.text), ["One", "<!-- kept -->"]);
+  assert.equal(anchorOf("DPCrowd<sub>w</sub> live"), "dpcrowdw-live");
+});
+
+test("a map is drawn from what can be drawn, whatever the file has besides", () => {
+  const history = new History(["north", "south"]), none = { coordinates: {}, map: true };
+  const square = (at) => [[[at, 0], [at + 1, 0], [at + 1, 1], [at, 1], [at, 0]]];
+  const feature = (name, geometry) => ({ properties: { name }, geometry });
+  const broken = [null, {}, feature("north"), feature("north", null), feature("north", { type: "Polygon" }), feature("north", { type: "Polygon", coordinates: [["x", [1], null]] }), feature("north", { type: "MultiPolygon", coordinates: 3 })];
+  assert.deepEqual(shapesOf(history, none, { features: broken }), []);
+  const shapes = shapesOf(history, none, { features: [...broken, feature("south", { type: "Polygon", coordinates: square(3) })] });
+  assert.deepEqual(shapes.map((one) => one.region), [1]);
+  const long = Array.from({ length: 300_000 }, (_, place) => [Math.cos(place / 5e4), Math.sin(place / 5e4)]);
+  assert.equal(shapesOf(history, none, { features: [feature("north", { type: "Polygon", coordinates: [long] })] }).length, 1);
+  assert.deepEqual([hasMap(none, null), hasMap(none, { features: [] }), hasMap({ coordinates: { north: [1, 2] }, map: false }, null)], [false, true, true]);
 });
 
 test("links of the documentation lead to pages that the server has", () => {

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dpcrowd.demo.run import make_source, open_demo
@@ -116,13 +117,7 @@ def test_nothing_is_cut_off_and_everybody_can_read_it(
     opened.wait_for(
         "document.querySelector('#spent') !== null && document.querySelector('#ready').textContent.includes('Ready')"
     )
-    wide = opened.page.evaluate(
-        """[...document.querySelectorAll('body *')]
-           .filter(one => !one.closest('.scroll, svg, nav, .u-wrap'))
-           .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
-           .map(one => one.tagName + ' ' + one.className)"""
-    )
-    assert wide == []
+    assert opened.page.evaluate(WIDE) == []
     assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     opened.shot(f"demo-{name}")
     if not AXE.exists():
@@ -246,6 +241,32 @@ COLOURED = """(name) => {
 }"""
 
 
+WIDE = """[...document.querySelectorAll('body *')]
+    .filter(one => !one.closest('.scroll, svg, nav, .u-wrap'))
+    .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
+    .map(one => one.tagName + ' ' + one.className)"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_long_name_pushes_nothing_aside(browser: Any, width: int) -> None:
+    """Regions are named by their organisations, some by a complete address without a space."""
+    crowd = Crowd(6, 60, "district-of-the-very-long-name-without-any-space-in-it-{:02}")
+    with served(crowd) as (address, _):
+        opened = Opened(browser, address, width=width)
+        opened.wait_for("document.querySelectorAll('.changes li').length === 5")
+        opened.page.locator(".tile").nth(2).click()
+        opened.wait_for("document.querySelectorAll('.chip').length > 0")
+        assert opened.page.evaluate(WIDE) == []
+        assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        overlaps = """[...document.querySelectorAll('.changes li')].filter(one => {
+            const [name, change] = [...one.children].map(part => part.getBoundingClientRect());
+            return name.right > change.left + 1;
+        }).length"""
+        assert opened.page.evaluate(overlaps) == 0
+        opened.shot(f"long-names-{width}")
+        opened.close()
+
+
 @pytest.fixture(scope="module")
 def relay(browser: Any) -> Iterator[Opened]:
     """The page of a server whose network passes records on, with a server of every kind."""
@@ -293,6 +314,13 @@ def test_broken_and_missing_servers_are_named(relay: Opened) -> None:
     assert relay.page.title().startswith("✕ ")
 
 
+def test_whose_word_the_estimate_is_and_who_contradicted(relay: Opened) -> None:
+    """A server that joined late believes neighbours; whoever reads its numbers has to see whom, and whom it did not."""
+    assert "The estimate began with the word of agrees, of slot 17" in relay.page.locator("#joined").inner_text()
+    notices = relay.page.locator("#notices").inner_text()
+    assert "the states of signed-twice, too-high contradicted each other, or the one that was taken" in notices
+
+
 def test_a_number_explains_itself_and_leads_to_the_documentation(relay: Opened) -> None:
     """The explanation opens beside the number, closes with Escape, and its link ends at a heading of this server."""
     page = relay.page
@@ -336,6 +364,30 @@ def test_a_thousand_regions(browser: Any) -> None:
         opened.page.wait_for_timeout(500)
         opened.shot("thousand")
         opened.close()
+
+
+def test_many_servers_share_the_connections_of_a_browser(browser: Any) -> None:
+    """A browser has six connections to one address: with a stream per server, the page of eight waits for ever."""
+    crowd = Crowd(4, 60)
+    with served(crowd) as (address, call):
+        page = browser.new_page()
+        listed = [{"path": "", "name": f"server-{number}"} for number in range(8)]
+        described = {"token_needed": False, "servers": listed, "demo": None}
+        page.route("**/page.json", lambda route: route.fulfill(json=described))
+        streams: list[str] = []
+        page.on("request", lambda request: streams.append(request.url) if "/v1/stream" in request.url else None)
+        page.goto(address)
+        page.locator("#ready", has_text="Ready").wait_for(timeout=15_000)
+        page.locator(".live[data-connection=live]").wait_for(timeout=15_000)
+        assert len(streams) == 1
+        page.locator(".controls select").first.select_option("7")
+        call(crowd.publish)
+        page.locator(".live", has_text=f"slot {crowd.last + 1}").or_(
+            page.locator(".live", has_text=f"slot {crowd.last}")
+        ).wait_for(timeout=15_000)
+        assert page.locator(".live").get_attribute("data-connection") == "live"
+        assert len(streams) == 2, "the stream follows the server that is shown"
+        page.close()
 
 
 def test_zoom_pan_and_several_regions(browser: Any) -> None:
@@ -439,5 +491,26 @@ def test_shapes_of_a_file(browser: Any, tmp_path: Path) -> None:
     with served(crowd) as (address, _):
         opened = Opened(browser, address)
         opened.wait_for("document.querySelectorAll('.place path').length === 2")
+        assert opened.page.locator("#not-on-map").count() == 0
+        assert opened.complaints == []
+        opened.close()
+
+
+def test_a_map_that_cannot_be_read_costs_the_map_alone(browser: Any) -> None:
+    """A file with a typing error in its name must not keep everybody from the numbers."""
+    crowd = Crowd(3, 50)
+    crowd.topology = lambda: msgspec.structs.replace(Crowd.topology(crowd), map=True)  # type: ignore[method-assign]
+    with served(crowd) as (address, _):
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelector('.live')?.textContent.includes('Live') === true", 15)
+        assert opened.page.locator(".tile").count() == 3
+        assert [text for text in opened.complaints if "404" not in text] == []
+        opened.close()
+        crowd.shapes = (
+            b'{"features":[null,{"properties":{"name":"region 0001"},"geometry":{"type":"Point","coordinates":[1,2]}}]}'
+        )
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelectorAll('.place').length === 1", 15)
+        assert "2 regions of 3 have no place on the map" in opened.page.locator("#not-on-map").inner_text()
         assert opened.complaints == []
         opened.close()

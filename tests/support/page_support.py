@@ -185,9 +185,9 @@ class Crowd(FakeService):
     Estimates are a public function of slot and region, computed when somebody asks.
     """
 
-    def __init__(self, regions: int, slots: int) -> None:
+    def __init__(self, regions: int, slots: int, name: str = "region {:04}") -> None:
         super().__init__()
-        self.names = tuple(f"region {number:04}" for number in range(regions))
+        self.names = tuple(name.format(number) for number in range(regions))
         self.regions = {name: number for number, name in enumerate(self.names)}
         self.clock = SlotClock(int(time.time() - slots) * SECOND, SECOND)
         self.broadcast = Broadcast(size=256)
@@ -263,7 +263,8 @@ class Crowd(FakeService):
 class RelayCrowd(Crowd):
     """Four servers that pass records on: one agrees, one has signed twice, one is suspected, one sends nothing.
 
-    Smoothed slots are 50 people above what was released, so that a line of its own is drawn.
+    The server itself has joined late, with the word of one of them, whom two others contradicted. Smoothed slots are 50
+    people above what was released, so that a line of its own is drawn.
     """
 
     names_of_servers = ("a", "agrees", "signed-twice", "too-high", "silent")
@@ -286,7 +287,16 @@ class RelayCrowd(Crowd):
             ServerStatus(name=silent, overdue=self.last - 40, missing=True),
         ]
         neighbours = [NeighbourStatus(name=agrees, connected=True, last_slot=self.last)]
-        return msgspec.structs.replace(status, scheme="relay", lag=16, servers=servers, neighbours=neighbours)
+        return msgspec.structs.replace(
+            status,
+            scheme="relay",
+            lag=16,
+            servers=servers,
+            neighbours=neighbours,
+            joined_from=[agrees],
+            joined_slot=17,
+            join_disagreement=[twice, high],
+        )
 
     def topology(self) -> Topology:
         places = [ServerPlace(name=name, share=0.2) for name in self.names_of_servers]

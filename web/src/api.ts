@@ -29,7 +29,8 @@ export interface NetworkStatus {
   next_revision: number | null; next_revision_slot: number | null; epoch: string; slot_seconds: number;
   grace_seconds: number; slot: number; regions: string[]; neighbours: Neighbour[];
   refused_messages: Record<string, number>; servers?: ServerReport[]; lag?: number | null;
-  messages_sent?: Record<string, number>; joined_from?: string[];
+  messages_sent?: Record<string, number>; joined_from?: string[]; joined_slot?: number | null;
+  join_disagreement?: string[];
 }
 export interface Budget {
   guarantee: string; kind: "window" | "finite"; length: number; epsilon: number; spent: number; blocked: number;

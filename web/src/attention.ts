@@ -22,6 +22,8 @@ export function concernsOf(model: Model, server: Server): Concern[] {
   if (unreachable.length > 0) add("bad", `${names(unreachable)} cannot be reached.`, "network");
   if (quiet.length === 1) add("warn", `${quiet[0].name}: ${quiet[0].text}.`, "network");
   else if (quiet.length > 1) add("warn", `Nothing new arrives from ${names(quiet)}.`, "network");
+  const contradicting = server.network?.join_disagreement ?? [];
+  if (contradicting.length > 0) add("warn", `When this server asked its neighbours for the past, the states of ${names(contradicting.map((name) => ({ name })))} contradicted each other, or the one that was taken: compare what they release.`, "network");
   if (budget !== null && budget.kind === "finite" && budget.waits_for === "budget") add("warn", "The budget of the horizon is spent: this server does not sample any more.", "privacy");
   if (quality !== null && isOff(quality)) add("warn", `Calibration is off: ${quality.text}`, "health");
   for (const text of readiness?.warnings ?? []) add("warn", text, "health");

@@ -1,5 +1,6 @@
 // The Markdown of docs/ as elements: headings, paragraphs, lists, tables, code, links. Elements are created one by one,
-// never from HTML text, so that nothing in a page of the documentation can become a script.
+// never from HTML text, so that nothing in a page of the documentation can become a script. Of HTML, docs/ has <sub>,
+// <sup> and <br>, which become elements, and comments in lines of their own, which are left out.
 
 import type { ComponentChildren, JSX } from "preact";
 
@@ -13,11 +14,12 @@ export type Block =
   | { kind: "list"; ordered: boolean; items: Block[][] }
   | { kind: "table"; head: string[]; rows: string[][] };
 
+const COMMENT = /^<!--.*-->\s*$/;
 const ITEM = /^(?:[-*+]|\d+\.)\s+/;
 
 /** The anchor of a heading, as the built documentation has it: "The ε of a slot" is "the-of-a-slot". */
 export function anchorOf(text: string): string {
-  const plain = text.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").normalize("NFKD").replace(/[^\x00-\x7f]/g, "");
+  const plain = text.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").replace(/<\/?su[bp]>/g, "").normalize("NFKD").replace(/[^\x00-\x7f]/g, "");
   return plain.replace(/[^\w\s-]/g, "").trim().toLowerCase().replace(/[-\s]+/g, "-");
 }
 
@@ -34,7 +36,7 @@ function parse(lines: string[]): Block[] {
   while (at < lines.length) {
     const line = lines[at];
     const heading = /^(#{1,5})\s+(.*?)\s*#*$/.exec(line);
-    if (line.trim() === "") at++;
+    if (line.trim() === "" || COMMENT.test(line)) at++;
     else if (line.startsWith("```")) {
       at++;
       blocks.push({ kind: "code", text: until((one) => one.startsWith("```")).join("\n") });
@@ -54,7 +56,7 @@ function parse(lines: string[]): Block[] {
       blocks.push({ kind: "list", ordered, items });
     } else {
       const first = at++;
-      until((one) => one.trim() === "" || one.startsWith("```") || one.startsWith("#") || ITEM.test(one) || one.startsWith("|"));
+      until((one) => one.trim() === "" || one.startsWith("```") || one.startsWith("#") || ITEM.test(one) || one.startsWith("|") || COMMENT.test(one));
       blocks.push({ kind: "paragraph", text: lines.slice(first, at).join(" ") });
     }
   }
@@ -92,19 +94,21 @@ function cellsOf(line: string): string[] {
   return cells;
 }
 
-const INLINE = /`([^`]+)`|\*\*(.+?)\*\*|(?<![\w*])\*(?!\s)(.+?)\*(?!\w)|!\[([^\]]*)\]\([^)]*\)|\[((?:[^\]`]|`[^`]*`)+)\]\(([^)\s]+)\)|<(https?:[^>\s]+)>/;
+const INLINE = /`([^`]+)`|\*\*(.+?)\*\*|(?<![\w*])\*(?!\s)(.+?)\*(?!\w)|!\[([^\]]*)\]\([^)]*\)|\[((?:[^\]`]|`[^`]*`)+)\]\(([^)\s]+)\)|<(https?:[^>\s]+)>|<(su[bp])>(.*?)<\/\8>|<(br)>/;
 
-function inline(text: string, resolve: Resolve): ComponentChildren[] {
+export function inline(text: string, resolve: Resolve): ComponentChildren[] {
   const parts: ComponentChildren[] = [];
   let rest = text;
   for (let match = INLINE.exec(rest); match !== null; match = INLINE.exec(rest)) {
     parts.push(unescaped(rest.slice(0, match.index)));
     rest = rest.slice(match.index + match[0].length);
-    const [, code, bold, italic, image, label, target, address] = match;
+    const [, code, bold, italic, image, label, target, address, shift, shifted, lineEnd] = match;
     if (code !== undefined) parts.push(<code>{code}</code>);
     else if (bold !== undefined) parts.push(<strong>{inline(bold, resolve)}</strong>);
     else if (italic !== undefined) parts.push(<em>{inline(italic, resolve)}</em>);
     else if (image !== undefined) parts.push(<em>{image}</em>);
+    else if (shift !== undefined) parts.push(shift === "sub" ? <sub>{inline(shifted, resolve)}</sub> : <sup>{inline(shifted, resolve)}</sup>);
+    else if (lineEnd !== undefined) parts.push(<br />);
     else if (address !== undefined) parts.push(<a href={address} rel="noreferrer">{address}</a>);
     else {
       const href = resolve(target);

@@ -56,8 +56,9 @@ export class Model {
 
   private open(): void {
     if (this.description === null) return;
-    this.servers = this.description.servers.map((place) => new Server(place, this.session, this.changed, this.denied));
-    for (const server of this.servers) server.start();
+    const places = this.description.servers, pollEvery = Math.max(1_000, 100 * places.length);
+    this.servers = places.map((place) => new Server(place, this.session, this.changed, this.denied, pollEvery));
+    this.servers.forEach((server, number) => { server.show(number === this.current); server.start(); });
     if (this.description.demo !== null) {
       this.demo = new Demo(this.description.demo, this.session, this.changed);
       this.demo.start();
@@ -99,6 +100,7 @@ export class Model {
 
   select(place: number): void {
     this.current = place;
+    this.servers.forEach((server, number) => server.show(number === place));
     this.changed();
   }
 

@@ -77,7 +77,7 @@ export function NetworkSection({ model, server }: { model: Model; server: Server
         </div>
         <p class="note">
           {sent !== null && <>Messages sent since the start: {count(sent)}{kinds.length > 0 && ` (${kinds.map(([kind, number]) => `${count(number)} ${kind}`).join(", ")})`} <About word="bytes" />. </>}{traffic(server)}
-          {(network?.joined_from ?? []).length > 0 && `The estimate began with the word of ${network!.joined_from!.join(", ")}. `}
+          {(network?.joined_from ?? []).length > 0 && <span id="joined">The estimate began with the word of {network!.joined_from!.join(", ")}, of slot {network!.joined_slot} <About word="joined" />. </span>}
           {reasons.length === 0 ? "No message was refused." : `Refused in total: ${reasons.map(([reason, number]) => `${number} ${reason}`).join(", ")}.`}
         </p>
       </div>

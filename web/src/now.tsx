@@ -31,7 +31,7 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
   const { history } = server;
   const [pointed, point] = useState<number | null>(null);
   const [asMap, showMap] = useState<boolean | null>(null);
-  const mapped = hasMap(server.topology), map = mapped && (asMap ?? true);
+  const mapped = hasMap(server.topology, server.shapes), map = mapped && (asMap ?? true);
   const last = history === null ? -1 : history.length - 1;
   const steps = Math.min(TREND_SLOTS, Math.max(last, 0));
   const total = last < 0 ? NaN : history!.estimate(last, -1), half = last < 0 ? NaN : history!.halfWidth(last, -1);
@@ -54,7 +54,7 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
               <ol class="changes">
                 {changes.map((one) => (
                   <li key={one.region}>
-                    <button type="button" class="link" onClick={() => model.toggle(one.region)}>{history!.regions[one.region]}</button>
+                    <button type="button" class="link" title={history!.regions[one.region]} onClick={() => model.toggle(one.region)}>{history!.regions[one.region]}</button>
                     <span class={Math.abs(one.change) > one.half ? (one.change > 0 ? "up" : "down") : ""}>{signed(one.change)}</span>
                     <span class="note">{Math.abs(one.change) > one.half ? `beyond its ${halfWidth(one.half)}` : `within its ${halfWidth(one.half)}`}</span>
                   </li>

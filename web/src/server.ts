@@ -1,4 +1,7 @@
 // One server as the page sees it: its releases, live, and its state, asked for every few seconds.
+//
+// A browser opens at most six connections to one address, and a stream keeps one. So of the many servers of a demo the
+// one that is shown has a stream, and the others are asked for their last slots again and again.
 
 import { Refused, Session } from "./api";
 import type { Budget, Columns, NeighbourColumns, NetworkStatus, PageServer, Quality, Readiness, Topology } from "./api";
@@ -12,6 +15,7 @@ const METRICS_EVERY = 10_000;
 const FIRST_SLOTS = 2_000;
 const FIRST_NUMBERS = 60_000;
 const LONGEST_PAUSE = 8_000;
+const LONGEST_POLL = 10_000;
 
 /** Estimates of a server about another time or by another server, drawn beside its own: values by slot. */
 export type Overlay = Map<number, number>;
@@ -36,12 +40,16 @@ export class Server {
   /** When the last release arrived, in milliseconds; 0 before the first. */
   arrived = 0;
   private readonly stop = new AbortController();
+  /** Ends the stream, or the polling, when the other one is due. */
+  private following = new AbortController();
+  private shown = false;
   private readonly loadedFrom = new Map<number, number>();
   private readonly loading = new Set<string>();
   private timers: number[] = [];
 
+  /** pollEvery: milliseconds, at least, between two questions while another server is shown */
   constructor(readonly place: PageServer, private readonly session: Session, private readonly changed: () => void,
-              private readonly denied: (error: Refused) => void) {}
+              private readonly denied: (error: Refused) => void, private readonly pollEvery = 1_000) {}
 
   get name(): string { return this.network?.server ?? this.place.name ?? "this server"; }
 
@@ -50,8 +58,17 @@ export class Server {
 
   start(): void { void this.run(); }
 
+  /** Follow this server by a stream, with its state and health, or only by its last slots. */
+  show(shown: boolean): void {
+    if (shown === this.shown) return;
+    this.shown = shown;
+    this.following.abort();
+    if (shown && this.connection === "live") { void this.readState(); void this.readHealth(); }
+  }
+
   close(): void {
     this.stop.abort();
+    this.following.abort();
     for (const timer of this.timers) clearInterval(timer);
   }
 
@@ -73,23 +90,24 @@ export class Server {
   private async run(): Promise<void> {
     let pause = 500;
     const every = (milliseconds: number, work: () => Promise<void>) => {
-      this.timers.push(window.setInterval(() => { if (!document.hidden && this.connection === "live") void work(); }, milliseconds));
+      this.timers.push(window.setInterval(() => { if (!document.hidden && this.shown && this.connection === "live") void work(); }, milliseconds));
     };
     every(STATE_EVERY, () => this.readState());
     every(METRICS_EVERY, () => this.readHealth());
+    let isLoaded = false;
     while (!this.closed) {
+      const { signal } = this.following = new AbortController();
+      const answered = () => { pause = 500; if (this.connection !== "live") this.become("live"); };
       try {
-        await this.load();
-        const after = this.history === null || this.history.lastSlot < 0 ? "" : `&after=${this.history.lastSlot}`;
-        await this.session.events(this.path(`/v1/stream?columns=true${after}`), this.stop.signal,
-          (event, data) => {
-            if (event === "estimates") this.take(JSON.parse(data) as Columns);
-            else if (event === "lost") void this.refill();
-          },
-          () => { pause = 500; this.become("live"); });
+        if (!isLoaded) await this.load();
+        isLoaded = true;
+        if (this.shown) await this.stream(signal, answered);
+        else await this.poll(signal, answered);
+        if (signal.aborted) continue;
         this.become("lost", "the server has ended the stream.");
       } catch (error) {
         if (this.closed) return;
+        if (isLoaded && signal.aborted) continue;
         if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
           this.become("denied", error.message);
           this.denied(error);
@@ -97,8 +115,34 @@ export class Server {
         }
         this.become("lost", error instanceof Refused ? error.message : "the server does not answer.");
       }
+      isLoaded = false;
       await new Promise((resolve) => setTimeout(resolve, pause));
       pause = Math.min(2 * pause, LONGEST_PAUSE);
+    }
+  }
+
+  private stream(signal: AbortSignal, opened: () => void): Promise<void> {
+    const after = this.history === null || this.history.lastSlot < 0 ? "" : `&after=${this.history.lastSlot}`;
+    return this.session.events(this.path(`/v1/stream?columns=true${after}`), signal,
+      (event, data) => {
+        if (event === "estimates") this.take(JSON.parse(data) as Columns);
+        else if (event === "lost") void this.refill();
+      }, opened);
+  }
+
+  /** Ask for the slots since the last answer until the signal comes; a page that nobody looks at does not ask. */
+  private async poll(signal: AbortSignal, answered: () => void): Promise<void> {
+    answered();
+    const seconds = this.network?.slot_seconds ?? 1;
+    const most = firstSlots(this.history?.regions.length ?? 1);
+    for (let last = Date.now(); ;) {
+      await pauseFor(Math.max(this.pollEvery, Math.min(1000 * seconds, LONGEST_POLL)), signal);
+      if (signal.aborted) return;
+      if (document.hidden) continue;
+      const slots = Math.min(most, Math.ceil((Date.now() - last) / 1000 / seconds) + 2);
+      this.take(await this.session.json<Columns>(this.path(`/v1/history?slots=${slots}`), signal));
+      last = Date.now();
+      answered();
     }
   }
 
@@ -114,12 +158,21 @@ export class Server {
       this.loadedFrom.clear();
     }
     await this.readPast(this.history);
-    if (topology.map && this.shapes === null) this.shapes = await this.get("/v1/map");
+    if (topology.map && this.shapes === null) await this.readMap();
     this.changed();
   }
 
+  /** Read the shapes of the regions; a file that the server cannot read costs the map, and nothing else. */
+  private async readMap(): Promise<void> {
+    try {
+      this.shapes = await this.get("/v1/map");
+    } catch (error) {
+      if (!(error instanceof Refused && error.status === 404)) throw error;
+    }
+  }
+
   private async readPast(history: History): Promise<void> {
-    const slots = Math.max(2, Math.min(FIRST_SLOTS, Math.floor(FIRST_NUMBERS / Math.max(1, history.regions.length))));
+    const slots = firstSlots(history.regions.length);
     const [totals, recent] = await Promise.all([
       this.get<Columns>(`/v1/history?total_only=true&slots=${FIRST_SLOTS}`), this.get<Columns>(`/v1/history?slots=${slots}`),
     ]);
@@ -145,7 +198,9 @@ export class Server {
 
   private take(columns: Columns): void {
     if (this.history === null) return;
+    const before = this.history.lastSlot;
     this.history.merge(columns);
+    if (this.history.lastSlot === before) return;
     this.arrived = Date.now();
     this.changed();
   }
@@ -219,6 +274,20 @@ export class Server {
     for (const row of rows) values.set(row.slot, (values.get(row.slot) ?? 0) + (row.estimate ?? NaN));
     return values;
   }
+}
+
+/** How many slots are loaded with all regions. */
+function firstSlots(regions: number): number {
+  return Math.max(2, Math.min(FIRST_SLOTS, Math.floor(FIRST_NUMBERS / Math.max(1, regions))));
+}
+
+/** Wait, or until the signal comes. */
+function pauseFor(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => { clearTimeout(timer); signal.removeEventListener("abort", end); resolve(); };
+    const timer = setTimeout(end, milliseconds);
+    signal.addEventListener("abort", end);
+  });
 }
 
 export function overlay(slots: number[], values: (number | null)[]): Overlay {

@@ -59,13 +59,16 @@ def show_proofs(content: bytes, network: NetworkConfig, *, as_json: bool) -> int
     try:
         proofs = msgspec.json.decode(content, type=ProofsView).proofs
     except msgspec.MsgspecError as error:
-        raise BadInput(f"this is not an answer of /v1/proofs: {error}") from None
+        hint = "ask the node with a token that has the right 'admin', and give its answer as it came"
+        raise BadInput(f"this is not an answer of /v1/proofs: {error}; {hint}.") from None
     keys = {server.name: server.keys for server in network.servers}
     rows = []
     for one in proofs:
         problem = ""
         try:
-            check_proof(one, network.id, keys.get(one.server, ()))
+            if one.server not in keys:
+                raise BadInput(f"network.toml has no server '{one.server}'.")
+            check_proof(one, network.id, keys[one.server])
         except BadInput as error:
             problem = str(error)
         rows.append({"server": one.server, "slot": one.slot, "valid": not problem, "problem": problem})
@@ -125,11 +128,14 @@ def _neighbours(neighbours: Sequence[dict[str, Any]]) -> str:
 
 
 def _joined(network: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return a line that says whose word the estimate is, if it began with the state of neighbours."""
-    names, slot = network.get("joined_from", []), network.get("joined_slot")
-    if not names or slot is None:
-        return []
-    return [("joined", f"the estimates from slot {slot + 1} on begin with the word of {' and '.join(names)}")]
+    """Return lines that say whose word the estimate is, and whose states contradicted each other, when it joined."""
+    names, slot, others = network.get("joined_from", []), network.get("joined_slot"), network.get("join_disagreement")
+    rows = []
+    if names and slot is not None:
+        rows.append(("joined", f"the estimates from slot {slot + 1} on begin with the word of {' and '.join(names)}"))
+    if others:
+        rows.append(("join", f"contradicting states of {', '.join(others)}; compare what these servers release"))
+    return rows
 
 
 def _sent(sent: dict[str, int]) -> list[tuple[str, str]]:

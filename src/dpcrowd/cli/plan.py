@@ -61,6 +61,12 @@ _DIGITS = tuple("0123456789.")
     help="Model of the observation variance: paper or binomial.  [default: binomial, as live servers count; paper for "
     "the paper's data sets unless shares are a partition]",
 )
+@click.option(
+    "--turnover",
+    type=float,
+    help="Part of the pinned users who are replaced per slot, if the servers know it.  [default: that of a "
+    "network.toml, else 1, as in live servers]",
+)
 @options.servers_per_slot
 @options.regions_per_slot
 @options.correlation
@@ -218,9 +224,10 @@ def _print_plan(result: Any) -> None:
         f"{result.servers} servers, ε = {float(guarantee.epsilon):g} in {span} {guarantee.length} slots: take "
         f"{result.samples} sample{'s' if result.samples > 1 else ''}, and let records travel {_distance(result.reach)}."
     )
-    hops = result.request.hops_per_slot
+    hops, turnover = result.request.hops_per_slot, result.request.turnover
+    stay = "" if turnover == 1.0 else f"users of whom {_percent(turnover)} are replaced per slot, "
     say(
-        f"assumed: {_shares(result.request.shares)}, observation {result.observation}, and "
+        f"assumed: {_shares(result.request.shares)}, {stay}observation {result.observation}, and "
         f"{'all hops' if hops == 'all' else '1 hop' if hops == 1 else f'{hops} hops'} of a record per slot "
         "(--shares, --observation, --hops-per-slot)."
     )

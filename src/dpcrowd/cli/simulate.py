@@ -60,11 +60,9 @@ _COSTS = {
 @options.composition
 @click.option(
     "--share-width",
-    default=0.0,
-    show_default=True,
     type=float,
     help="relay: part by which public shares may be wrong, such as 0.1; it then learns the shares of every region from "
-    "records. 0: public shares are right.",
+    "records. 0: public shares are right.  [default: that of a network.toml, else 0]",
 )
 @click.option(
     "--graph",
@@ -72,7 +70,8 @@ _COSTS = {
     show_default=True,
     metavar="NAME|FILE",
     help="Graph of the network: random, ring, grid, small-world, scale-free, geometric, complete, a plug-in, "
-    "package:function, a file of links, or a network.toml.",
+    "package:function, a file of links, or a network.toml, whose shares, turnover, groups and share_width are then the "
+    "defaults of these options.",
 )
 @options.static
 @click.option(

@@ -65,13 +65,14 @@ def watch(
     If the output is not a terminal, the table is printed once, as with --once.
 
     Exit codes: 0 all nodes have answered, or Control-C; 2 wrong input, or a node refused the token; 4 a node did not
-    answer (both only with --once).
+    answer, or answered with another error (both only with --once).
     """
     from dpcrowd.cli.watch_nodes import NodeWatch
 
     if as_json and not once:
         raise BadInput("--json prints a single state; add --once.")
-    repeated = sorted({url for url in urls if urls.count(url) > 1})
+    addresses = [url.rstrip("/") for url in urls]
+    repeated = [url for url in addresses if addresses.count(url) > 1]
     if repeated:
         raise BadInput(f"{repeated[0]} is given twice; give every node once.")
     tokens = _tokens(urls, token, token_files)

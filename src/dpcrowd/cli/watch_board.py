@@ -1,12 +1,14 @@
 """The table of `dpcrowd watch`: servers above, regions below, as many as fit into the terminal.
 
 A terminal that is too narrow shows intervals without spaces, then no intervals, then fewer servers; one that is too low
-shows fewer regions. What is missing is counted, and no number loses a digit.
+shows fewer regions. What is missing is counted, and no number loses a digit. What is wrong with a server continues on
+the next line where it does not fit: its end usually says what to do.
 """
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +26,9 @@ _GAP = 2
 _GAUGE = 10
 _LEAST_TREND, _MOST_TREND = 8, 40
 _TOTAL = "total"
-_LEAST_REGIONS = 3
+_ABSENCES = {"away": "away", "refuses": "refusing", "fails": "failing"}  # on a server's line, and in the header
+_LEAST_REGIONS, _USUAL_REGIONS = 3, 5
+_MOST_LINES = 3  # of one sentence
 
 Cell = tuple[float, float]
 Writer = Callable[[Cell | None], str]
@@ -48,7 +52,8 @@ class WatchBoard:
         height = None if self._height is None else self._height()
         lines = [Text(_cut(_header(states, now), width), "bold"), Text("")]
         most = None if height is None else max(2, (height - 8) // 2)
-        lines += _server_lines(states, now, width, most)
+        spare = None if height is None or most is None else _spare_lines(states, height, most)
+        lines += _server_lines(states, now, width, most, spare)
         lines.append(Text(""))
         room = None if height is None else max(_LEAST_REGIONS, height - len(lines) - 3)
         lines += _region_lines(states, width, room)
@@ -107,32 +112,58 @@ def sparkline(values: Sequence[float], width: int) -> str:
 def _header(states: Sequence[NodeState], now: datetime) -> str:
     names = list(dict.fromkeys(plain(state.network.network) for state in states if state.network is not None))
     slots = [state.network.slot for state in states if state.network is not None]
-    away = sum(state.away_since is not None for state in states)
+    words = [_absence(state) for state in states if state.away_since is not None]
+    counts = "".join(f", {words.count(word)} {text}" for word, text in _ABSENCES.items() if word in words)
     parts = [
         ", ".join(names) or "dpcrowd watch",
-        f"slot {max(slots)}" if slots else "no server has answered yet",
-        f"{len(states)} server{'' if len(states) == 1 else 's'}" + (f", {away} away" if away else ""),
+        f"slot {max(slots)}" if slots else "no slot yet",
+        f"{len(states)} server{'' if len(states) == 1 else 's'}{counts}",
         f"{now.astimezone(UTC):%H:%M:%S} UTC",
     ]
     return "  ".join(parts)
 
 
-def _server_lines(states: Sequence[NodeState], now: datetime, width: int, most: int | None) -> list[Any]:
+def _absence(state: NodeState) -> str:
+    """Return in which way a server without a usable answer fails its reader: a word of `_ABSENCES`."""
+    return "refuses" if state.refused else "fails" if state.answered else "away"
+
+
+def _spare_lines(states: Sequence[NodeState], height: int, most: int) -> int:
+    """Return how many lines sentences on servers may take beyond their first, so that the usual regions still fit."""
+    regions = {name for state in states if state.last is not None for name in state.last.regions}
+    servers = 1 + min(len(states), most)
+    return max(0, height - 4 - servers - (2 + min(len(regions), _USUAL_REGIONS)) - 2)
+
+
+def _server_lines(
+    states: Sequence[NodeState], now: datetime, width: int, most: int | None, spare: int | None
+) -> list[Any]:
+    """Return a line per server, and further ones for what does not fit; `spare` limits those, None: no limit."""
     from rich.text import Text
 
     shown = _worst_first(states, most)
     names = max([len("server"), *(len(plain(state.name)) for state in shown)])
     names = min(names, max(12, width // 3))
     slots = max([len("slot"), *(len(str(state.last.slot)) for state in shown if state.last is not None)])
+    indent = names + slots + 2 * _GAP
     lines = [Text(_cut(f"{'server':<{names}}  {'slot':>{slots}}  ready  {'ε spent':<27}  neighbours", width), "bold")]
     for state in shown:
         slot = "–" if state.last is None else str(state.last.slot)
         head = f"{_cut(plain(state.name), names):<{names}}  {slot:>{slots}}  "
         text, style = _state_of(state, now)
-        lines.append(Text(_cut(head + text, width), style))
-        reasons = state.ready.problems if state.away_since is None and state.ready is not None else ()
-        if most is None or len(states) <= 2:
-            lines += [Text(_cut(f"{'':<{names}}  {plain(reason)}", width), "red") for reason in reasons[:2]]
+        sentences = [(text, style)]
+        if state.away_since is None and state.ready is not None:
+            sentences += [(plain(reason), "red") for reason in state.ready.problems[:2]]
+        for place, (sentence, colour) in enumerate(sentences):
+            first = 1 if place == 0 else 0  # the line of the server itself is there anyway
+            allowed = _MOST_LINES if spare is None else min(_MOST_LINES, spare + first)
+            if allowed == 0:
+                break
+            parts = _wrap(sentence, width - indent, allowed)
+            spare = None if spare is None else spare - (len(parts) - first)
+            for part in parts:
+                lines.append(Text(_cut(head + part, width), colour))
+                head = " " * indent
     if len(shown) < len(states):
         lines.append(
             Text(_cut(f"and {len(states) - len(shown)} more servers; a taller terminal shows them", width), "dim")
@@ -140,11 +171,25 @@ def _server_lines(states: Sequence[NodeState], now: datetime, width: int, most: 
     return lines
 
 
+def _wrap(text: str, width: int, most: int) -> list[str]:
+    """Return a sentence as at most so many lines; what still does not fit is cut."""
+    lines = textwrap.wrap(text, max(width, 10), break_on_hyphens=False, max_lines=most, placeholder="…")
+    return lines or [""]
+
+
 def _worst_first(states: Sequence[NodeState], most: int | None) -> list[NodeState]:
     """Return as many states as fit, in their order; if some do not fit, those with a problem are kept."""
     if most is None or len(states) <= most:
         return list(states)
-    ranked = sorted(range(len(states)), key=lambda number: (states[number].away_since is None, number))
+
+    def rank(state: NodeState) -> int:
+        if state.away_since is not None:
+            return 0
+        if state.network is None or state.ready is None:
+            return 3
+        return 1 if not state.ready.ready else 3 if _neighbours(state)[1] else 2
+
+    ranked = sorted(range(len(states)), key=lambda number: (rank(states[number]), number))
     return [states[number] for number in sorted(ranked[: most - 1])]
 
 
@@ -152,8 +197,7 @@ def _state_of(state: NodeState, now: datetime) -> tuple[str, str]:
     """Return the rest of a server's line, and its colour."""
     if state.away_since is not None:
         seconds = max(0, int((now - state.away_since).total_seconds()))
-        word = "refuses" if state.refused else "away"
-        since = f"{word} since {state.away_since.astimezone(UTC):%H:%M:%S} ({_duration(seconds)})"
+        since = f"{_absence(state)} since {state.away_since.astimezone(UTC):%H:%M:%S} ({_duration(seconds)})"
         return f"{since}: {plain(state.problem)}", "red"
     if state.network is None or state.budget is None or state.ready is None:
         return "not asked yet", "dim"
@@ -196,7 +240,9 @@ def _neighbours(state: NodeState) -> tuple[str, bool]:
         text += ": " + "; ".join(f"{plain(name)} {', '.join(texts)}" for name, texts in problems.items())
     if network.joined_from:
         text += f"; joined by the word of {plain(', '.join(network.joined_from))} in slot {network.joined_slot}"
-    return text, not problems
+    if network.join_disagreement:
+        text += f"; contradicting states for a join: {plain(', '.join(network.join_disagreement))}"
+    return text, not problems and not network.join_disagreement
 
 
 # --------------------------------------------------------------------------------------------------------- the regions
@@ -206,6 +252,7 @@ def _region_lines(states: Sequence[NodeState], width: int, room: int | None) -> 
     """Return a line per region that fits: the total first, then the largest regions in the order of the network."""
     from rich.text import Text
 
+    states = [state for state in states if state.last is not None]  # others have their line above, and no numbers
     lasts = [state.last for state in states]
     regions = list(dict.fromkeys(name for last in lasts if last is not None for name in last.regions))
     if not regions:
@@ -221,16 +268,15 @@ def _region_lines(states: Sequence[NodeState], width: int, room: int | None) -> 
     used = first + sum(_GAP + one for one in widths)
     trend = min(_MOST_TREND, width - used - _GAP)
     header = f"{'region':<{first}}" + "".join(f"  {_cut(names[k], 24):>{widths[k]}}" for k in range(columns))
-    guide = next((number for number, last in enumerate(lasts) if last is not None), 0)
     if trend >= _LEAST_TREND:
-        title = "trend" if len(states) == 1 else f"trend of {names[guide]}"
-        header += "  " + _cut(title, trend)
+        title = f"trend of {names[0]}"
+        header += "  " + (title if len(states) > 1 and len(title) <= trend else "trend")
     lines = [Text(_cut(header, width), "bold")]
     for place, (name, row) in enumerate(zip(rows, cells, strict=True)):
         label = _TOTAL if place == 0 else _cut(plain(name), first)
         line = f"{label:<{first}}" + "".join(f"  {write(row[k]):>{widths[k]}}" for k in range(columns))
         if trend >= _LEAST_TREND:
-            line += "  " + sparkline(_history(states[guide], None if place == 0 else name), trend)
+            line += "  " + sparkline(_history(states[0], None if place == 0 else name), trend)
         lines.append(Text(line))
     missing = [f"{len(regions) - len(shown)} more regions"] if len(shown) < len(regions) else []
     missing += [f"{len(states) - columns} more servers"] if columns < len(states) else []

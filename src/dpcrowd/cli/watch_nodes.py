@@ -46,9 +46,10 @@ class NodeState:
     """What is known of a node.
 
     releases    the last releases, oldest first
-    away_since  when it did not answer for the first time; None: it has answered
+    away_since  since when it has not answered, or has answered in this way only; None: it has answered as it should
     problem     why it did not answer, or what it refused
     refused     whether it answered, but does not accept the token
+    answered    whether it answered, with a refusal or another error
     """
 
     url: str
@@ -59,6 +60,7 @@ class NodeState:
     away_since: datetime | None = None
     problem: str = ""
     refused: bool = False
+    answered: bool = False
 
     @property
     def name(self) -> str:
@@ -96,9 +98,12 @@ class NodeWatch:
             network, budget, ready = self._client.network(), self._client.budget(), self._client.ready()
             releases = self._read_releases(network)
         except NodeError as error:
-            refused = isinstance(error, NotAllowed)
-            since = self.state.away_since or now or datetime.now(UTC)
-            self.state = replace(self.state, away_since=since, problem=_problem(error), refused=refused)
+            refused, answered = isinstance(error, NotAllowed), error.status is not None
+            is_same = (self.state.refused, self.state.answered) == (refused, answered)
+            since = (self.state.away_since if is_same else None) or now or datetime.now(UTC)
+            self.state = replace(
+                self.state, away_since=since, problem=_problem(error), refused=refused, answered=answered
+            )
         else:
             self.state = NodeState(self.state.url, network, budget, ready, releases)
 

@@ -6,6 +6,7 @@ the nodes, on this machine, for reading only. What the demo alone knows is at /d
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -27,6 +28,7 @@ __all__ = ["PageThread", "make_page_app"]
 
 _SECONDS = 10.0
 _PASSED_ON = ("content-type", "cache-control", "link")
+_DATA = re.compile(r"v1/[a-z-]+(/[a-z-]+)*|metrics|healthz|readyz|openapi\.json", re.ASCII)
 _TRUTH = "/demo/truth"
 
 
@@ -60,7 +62,10 @@ def make_page_app(nodes: Sequence[DemoNode], comparison: Comparison) -> Starlett
         address = addresses.get(request.path_params["name"])
         if address is None:
             return refusal(404, "not-found", "this demo has no such node; /page.json lists its nodes.")
-        url = httpx.URL(f"{address}/{request.path_params['path']}", query=request.url.query.encode())
+        path = request.path_params["path"]
+        if _DATA.fullmatch(path) is None:  # a node's own page would come without its Content-Security-Policy
+            return refusal(404, "not-found", "the demo passes on data of its nodes only: /v1/…, /metrics, /readyz.")
+        url = httpx.URL(f"{address}/{path}", query=request.url.query.encode())
         try:
             node = await clients[0].send(clients[0].build_request("GET", url), stream=True)
         except httpx.HTTPError:

@@ -37,7 +37,15 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.observation import ROUNDING
 
-__all__ = ["PersistentRecords", "are_partitioned", "consistent", "fuse_persistent", "ordered_sum"]
+__all__ = [
+    "PersistentGain",
+    "PersistentRecords",
+    "are_partitioned",
+    "consistent",
+    "fuse_persistent",
+    "ordered_sum",
+    "persistent_gain",
+]
 
 _SUM_TOLERANCE = 1e-6
 
@@ -65,10 +73,33 @@ class PersistentRecords:
     """(n, 1) or (n, d) whether the users of the receiver's network are partitioned."""
 
 
-def fuse_persistent(
-    prior: Floats, prior_var: Floats, cross: Floats, records: PersistentRecords
-) -> tuple[Floats, Floats, Floats]:
-    """Return posterior mean and variance (n, d), and x (m, n, d), from the priors of the slot and its records."""
+@dataclass(frozen=True)
+class PersistentGain:
+    """What the records of a slot change, whatever their values are: variance, x, and the weights of the innovations.
+
+    var       (n, d) the posterior variance
+    cross     (m, n, d) x after the records
+    phi       (n, d) the part 1 - k H of the prior that remains
+    beta      (n, d) as in the module's equations
+    by_share  (k, n, d) H/D of each record
+    by_cross  (k, n, d) x/D of each record
+    """
+
+    var: Floats
+    cross: Floats
+    phi: Floats
+    beta: Floats
+    by_share: Floats
+    by_cross: Floats
+
+    @property
+    def weights(self) -> Floats:
+        """The gain k of each record's innovation, (k, n, d)."""
+        return np.asarray(self.beta * self.by_share - self.phi * self.by_cross)
+
+
+def persistent_gain(prior_var: Floats, cross: Floats, records: PersistentRecords) -> PersistentGain:
+    """Return the part of `fuse_persistent` that does not depend on what was measured: `records.noisy` is not read."""
     people, share = records.people, records.shares
     spread = np.where(records.partition, share * people, np.maximum(share * (1.0 - share) * people, ROUNDING))
     is_known = np.isfinite(prior_var)
@@ -78,12 +109,10 @@ def fuse_persistent(
     cross = np.where(is_known, np.where(informed, consistent(cross, spread, known_var), cross), 0.0)
     own, common = share[origins], cross[origins]
     weight = 1.0 / (records.noise_var + spread[origins])
-    innovation = records.noisy - own * prior
     weighted_share, weighted_common = weight * own, weight * common
     a = ordered_sum(weighted_share * own)
     b = ordered_sum(weighted_share * common)
     c = ordered_sum(weighted_common * common)
-    by_share, by_common = ordered_sum(weighted_share * innovation), ordered_sum(weighted_common * innovation)
     crowd = np.where(records.partition, people, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         delta = a * (known_var - crowd - c) + np.square(1.0 - b)
@@ -93,11 +122,20 @@ def fuse_persistent(
         var = np.where(is_known, np.maximum(var, _LEAST_PART * known_var), 1.0 / a - crowd)
     phi, beta = np.where(informed, phi, 1.0), np.where(informed, beta, 0.0)
     var = np.where(informed, np.maximum(var, 0.0), prior_var)
-    mean = prior + beta * by_share - phi * by_common
     after = phi * cross
     after -= share * np.where(records.partition, crowd * (1.0 - phi), 0.0)
     after[origins] += spread[origins] * (beta * weighted_share - phi * weighted_common)
-    return mean, var, after
+    return PersistentGain(var, after, phi, beta, weighted_share, weighted_common)
+
+
+def fuse_persistent(
+    prior: Floats, prior_var: Floats, cross: Floats, records: PersistentRecords
+) -> tuple[Floats, Floats, Floats]:
+    """Return posterior mean and variance (n, d), and x (m, n, d), from the priors of the slot and its records."""
+    gain = persistent_gain(prior_var, cross, records)
+    innovation = records.noisy - records.shares[records.origins] * prior
+    by_share, by_cross = ordered_sum(gain.by_share * innovation), ordered_sum(gain.by_cross * innovation)
+    return prior + gain.beta * by_share - gain.phi * by_cross, gain.var, gain.cross
 
 
 def are_partitioned(shares: Floats) -> Bools:

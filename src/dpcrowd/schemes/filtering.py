@@ -61,8 +61,8 @@ class FilterState:
     known: Bools
     slot: Ints | None = field(default=None, kw_only=True)
     bank: Bank | None = field(default=None, kw_only=True)
-    staying: StayingUsers | None = field(default=None, kw_only=True)
-    divided: DividedSums | None = field(default=None, kw_only=True)
+    staying: StayingUsers | None = field(default=None, kw_only=True, metadata={"later": True})
+    divided: DividedSums | None = field(default=None, kw_only=True, metadata={"later": True})
 
     def end(self, slot: int) -> None:
         """Remember which slot the posterior is of."""

@@ -15,6 +15,9 @@ far records travel: the fewest hops within 2% of the error of records that reach
 
 With an expected course, Q is its mean over the season, and the recursion starts from what the course tells.
 
+Where users stay (a turnover below 1), deviations of a server's records from its share are not fresh in every slot, and
+`prediction_staying` follows them with the filter's own recursion.
+
 The prediction treats every region by itself, as the diagonal form does, and ignores the guard, which acts when
 something is wrong.
 """
@@ -37,6 +40,7 @@ from dpcrowd.privacy import Guarantee, noise_var
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import samples_due
 from dpcrowd.schemes.base import Form
+from dpcrowd.schemes.prediction_staying import persistent_deviation
 
 if TYPE_CHECKING:
     from dpcrowd.schemes.relay import Hops
@@ -81,6 +85,7 @@ class PublicFacts:
     level      (d,) expected counts; None: unknown
     count_var  (d,) Q in the paper's variance of a count, H^2 Q, if it is not that of the model
     selection  which regions are predicted; None: all of a few, or some from the calmest to the liveliest of many
+    turnover   the part of a server's users who are replaced per slot; 1: everybody, deviations are fresh in every slot
     """
 
     guarantee: Guarantee
@@ -95,6 +100,12 @@ class PublicFacts:
     count_var: Floats | None = None
     selection: Ints | None = None
     blocks: int = 1
+    turnover: float = 1.0
+
+    @property
+    def users_stay(self) -> bool:
+        """Whether relay's filter remembers deviations of servers: it does so for binomial counts, region by region."""
+        return self.turnover < 1.0 and self.observation == "binomial" and self.form == "diagonal"
 
     @cached_property
     def regions(self) -> Ints:
@@ -146,6 +157,11 @@ class PublicFacts:
 
 def predicted_deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     """Return standard deviations of the estimates, averaged over servers and slots, (numbers of samples, regions)."""
+    if facts.users_stay:
+        slots = min(facts.guarantee.length, MOST_SLOTS)
+        noise = [facts.alpha * record_noise(facts, number) for number in samples]
+        pairs = zip(samples, noise, strict=True)
+        return np.array([persistent_deviation(facts, number, variance, slots) for number, variance in pairs])
     cells = min(facts.guarantee.length, MOST_SLOTS) * len(facts.delays) * len(facts.regions)
     together = max(1, _CELLS // cells)
     parts = [_deviation(facts, samples[first : first + together]) for first in range(0, len(samples), together)]

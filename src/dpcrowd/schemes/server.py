@@ -659,7 +659,9 @@ def _checked_share(share: object, regions: int) -> Floats:
     values = np.asarray(share)
     fits = values.dtype.kind in "iuf" and values.shape in ((), (regions,))
     if not fits or not ((values > 0) & (values <= 1)).all():
-        raise BadInput(f"share must be above 0 and at most 1, or such numbers by region; given {share}.")
+        raise BadInput(
+            f"share must be above 0 and at most 1; given {share}. Allowed are one number, or one per region."
+        )
     return np.array(values, dtype=np.float64).reshape(1, -1)
 
 

@@ -81,6 +81,8 @@ def load_into(state: Any, arrays: Arrays, name: str) -> None:
             else:
                 setattr(state, f.name, arrays[path].copy())
         elif is_dataclass(old) and not isinstance(old, Setting):
+            if f.metadata.get("later") and not any(name.startswith(f"{path}.") for name in arrays):
+                continue  # saved before the field existed: it begins anew
             load_into(old, arrays, path)
 
 

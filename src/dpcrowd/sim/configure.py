@@ -25,6 +25,7 @@ from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.tuning import Tuning
+from dpcrowd.sim.adopted import adopt_crowd_settings
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
@@ -101,7 +102,7 @@ def configure(
     learn: bool | None = None,
     turnover: float | None = None,
     composition: float | None = None,
-    share_width: float = 0.0,
+    share_width: float | None = None,
 ) -> SimulationConfig:
     """Check everything and build the configuration of a simulation.
 
@@ -142,6 +143,8 @@ def configure(
                       all. The filters know the public share of each server only
     share_width       of relay: by which part the public shares of a partition may be wrong, such as 0.1; it then learns
                       the shares of every region from records. Default: 0, public shares are taken as they are
+
+    With a network.toml as `graph`, its turnover, groups and share_width are the defaults, where they can be used.
     """
     loading = {
         "slots": slots,
@@ -182,9 +185,17 @@ def configure(
         if observation == "binomial" and not one_server:
             data = replace(data, notes=(*data.notes, _OBSERVED_AS_PEOPLE))
     options = {"sampling": sampling, "interval": interval, "grouping": grouping}
+    labelled = _with_labels(schemes)
+    by_name = any(scheme == Relay.name for _, scheme in labelled)
+    usable = {
+        "turnover": users == "pinned" and observation == "binomial" and not _is_changing(known_shares),
+        "groups": by_name,
+        "share_width": by_name and one_server and reach in (None, "all"),
+    }
+    crowd, data = _of_file(graph, {"turnover": turnover, "groups": groups, "share_width": share_width}, usable, data)
+    turnover, groups, share_width = crowd["turnover"], crowd["groups"], crowd["share_width"]
     relay_options = {"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag}
     relay_options["groups"] = groups
-    labelled = _with_labels(schemes)
     if share_width:
         _prepare_learning(share_width, relay_options, labelled, one_server=one_server)
     instances = _make_all(labelled, options, relay_options)
@@ -230,14 +241,24 @@ def configure(
         learn=model is not None if learn is None else learn,
         turnover=_turnover(turnover, users, observation, known_shares),
         composition=None if composition is None else checked_composition(composition),
-        share_width=float(share_width),
+        share_width=float(share_width or 0.0),
     )
-    by_name = [relay_options["reach"] is None and scheme == Relay.name for _, scheme in labelled]
+    open_reaches = [relay_options["reach"] is None and scheme == Relay.name for _, scheme in labelled]
     entrants = tuple(
         _with_reach(config, entrant) if open_reach else entrant
-        for entrant, open_reach in zip(entrants, by_name, strict=True)
+        for entrant, open_reach in zip(entrants, open_reaches, strict=True)
     )
     return replace(config, entrants=tuple(_with_samples(config, entrant) for entrant in entrants))
+
+
+def _of_file(
+    graph: str | os.PathLike[str], settings: dict[str, Any], usable: dict[str, bool], data: DataSet
+) -> tuple[dict[str, Any], DataSet]:
+    """Return settings with those of a network.toml, if the graph is one, and the data with notes on them."""
+    if not is_network_file(graph):
+        return settings, data
+    merged, notes = adopt_crowd_settings(read_network_file(graph), settings, usable)
+    return merged, replace(data, notes=(*data.notes, *notes))
 
 
 def _prepare_learning(
@@ -291,9 +312,14 @@ def _is_graph_file(graph: str | os.PathLike[str]) -> bool:
     return name not in TOPOLOGIES and Path(name).exists()
 
 
+def _is_changing(shares: str | Shares) -> bool:
+    """Whether the shares are others in every slot."""
+    return shares == "per-slot" if isinstance(shares, str) else shares.ndim == 2
+
+
 def _turnover(turnover: float | None, users: Users, observation: Observation, shares: str | Shares) -> float:
     """Return the turnover of a simulation; 1 where users roam, or where counts do not come from people who stay."""
-    changing = shares == "per-slot" if isinstance(shares, str) else shares.ndim == 2
+    changing = _is_changing(shares)
     if turnover is not None:
         checked_turnover(turnover)
         if turnover < 1.0 and changing:

@@ -2,7 +2,7 @@
 
     [[server]]   name, share, shares                   [[link]]   between = [name, name]
     [network]    slot, regions                  [guarantee]   all
-    [scheme]     process_var, observation; of relay also samples or interval, reach, lag
+    [scheme]     process_var, observation; of relay also samples or interval, reach, lag, turnover, groups, share_width
 
 Everything else in the file is for live servers, whose own reader checks it (`dpcrowd node doctor`).
 """
@@ -37,6 +37,7 @@ class NetworkFile:
     by_region the shares of each server by region; None unless every server has them
     regions   their names; empty if the file has none
     settings  what else the file states, by the names of `dpcrowd.plan`; the slot is in seconds
+    crowd     turnover, groups and share_width of relay, as far as the file states them
     """
 
     path: str
@@ -46,6 +47,7 @@ class NetworkFile:
     regions: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     by_region: tuple[Mapping[str, float], ...] | None = None
+    crowd: Mapping[str, Any] = field(default_factory=dict)
 
     def shares_of(self, regions: Sequence[str]) -> Shares | None:
         """Return the shares (m,), or (1, m, d) where the file has them by region; None: it has none."""
@@ -96,6 +98,7 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
         tuple(str(region) for region in regions) if isinstance(regions, list) else (),
         _settings(document, file),
         _by_region(servers, [str(region) for region in regions] if isinstance(regions, list) else [], file),
+        _crowd(_table(document, "scheme", file), file),
     )
 
 
@@ -141,13 +144,25 @@ def _settings(document: dict[str, Any], file: Path) -> dict[str, Any]:
         if "process_var" in scheme:
             settings["process_var"] = scheme["process_var"]
         if scheme.get("name") == Relay.name:
-            settings |= {name: scheme[name] for name in ("samples", "lag") if name in scheme}
+            settings |= {name: scheme[name] for name in ("samples", "lag", "turnover") if name in scheme}
             settings["reach"] = scheme.get("reach", "all")
             if "interval" in scheme and "length" in guarantee:
                 settings["samples"] = Relay(interval=scheme["interval"]).samples_per(guarantee["length"])
     except (BadInput, TypeError, ValueError) as error:
         raise BadInput(f"a setting of '{file}' is wrong: {str(error).rstrip('.')}; correct the file.") from None
     return settings
+
+
+def _crowd(scheme: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Return what relay's section states of users, regions and shares."""
+    if scheme.get("name") != Relay.name:
+        return {}
+    stated = {name: scheme[name] for name in ("turnover", "groups", "share_width") if name in scheme}
+    for name, value in stated.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name != "groups" and not is_number:
+            raise BadInput(f"scheme.{name} of '{file}' is {value!r}; allowed: a number. Correct the file.")
+    return stated
 
 
 def _seconds(length: object) -> float:

@@ -51,12 +51,15 @@ def test_what_runs_who_is_away_whose_word_it_is_and_what_was_sent(capsys: pytest
     ]
     sent = {"data": 3, "heartbeat": 1200, "forward": 4, "join": 0}
     relay: dict[str, Any] = {"scheme": "relay", "samples": 4, "reach": 2, "lag": 16, "messages_sent": sent}
-    lines = printed([], capsys, neighbours=neighbours, joined_from=["b", "c"], joined_slot=80, **relay)
+    lines = printed(
+        [], capsys, neighbours=neighbours, joined_from=["b", "c"], joined_slot=80, join_disagreement=["d"], **relay
+    )
     assert lines[4:] == [
         "scheme      relay: 4 samples per 10 slots; records travel 2 links, and may be 16 slots late",
         "neighbours  1 of 3 connected: c silent since slot 90, d never heard",
         "budget      ε=0.25 of 1 in the last 10 slots, 0.75 left",
         "joined      the estimates from slot 81 on begin with the word of b and c",
+        "join        contradicting states of d; compare what these servers release",
         "messages    3 with a sample, 1,200 heartbeats, 4 with records of others since the start",
     ]
     assert "scheme      dpcrowd-w" in printed([], capsys, scheme="dpcrowd-w")

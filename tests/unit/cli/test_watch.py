@@ -43,6 +43,12 @@ def state_of(name: str, regions: int = 7, slots: int = 60, scale: float = 1500.0
     return NodeState(f"http://{name}.example", **facts)  # type: ignore[arg-type]
 
 
+def changed_network(**changes: object) -> Network:
+    network = state_of("a").network
+    assert network is not None
+    return Network(**({name: getattr(network, name) for name in network.__struct_fields__} | changes))
+
+
 def lines_of(states: list[NodeState], width: int = 80, height: int | None = 24) -> list[str]:
     console = Console(width=width, height=height or 24, force_terminal=False, highlight=False)
     board = WatchBoard(lambda: states, None if height is None else lambda: height, lambda: NOW)
@@ -95,6 +101,64 @@ def test_a_server_that_is_away_says_since_when_and_why() -> None:
     assert "no estimates yet" in "\n".join(lines_of([never]))
 
 
+def test_servers_that_refuse_or_fail_are_not_called_away() -> None:
+    """Whoever looks for a machine that is down would look at one that only wants a token."""
+    refuses = NodeState("http://b", away_since=NOW, problem="give a token", refused=True, answered=True)
+    fails = NodeState("http://c", away_since=NOW, problem="internal error", answered=True)
+    lines = lines_of([state_of("a"), refuses, fails, NodeState("http://d", away_since=NOW, problem="no answer")])
+    assert "4 servers, 1 away, 1 refusing, 1 failing" in lines[0]
+    assert any(line.startswith("b ") and "refuses since" in line for line in lines)
+    assert any(line.startswith("c ") and "fails since" in line for line in lines)
+
+
+@pytest.mark.parametrize("height", [24, None])
+def test_what_is_wrong_is_readable_at_80_columns(height: int | None) -> None:
+    """The end of the sentence says what to do; cut off, it helps nobody."""
+    problem = "give a token that may read (--token-file)"
+    refuses = NodeState("http://127.0.0.1:47801", away_since=NOW, problem=problem, refused=True, answered=True)
+    reason = (
+        "the ledger in /var/lib/dpcrowd cannot be written because the disk is full; free some space, and start again"
+    )
+    text = " ".join(" ".join(lines_of([state_of("a", ready=Ready(False, [reason])), refuses], height=height)).split())
+    assert problem in text
+    assert reason in text
+    assert "…" not in text
+
+
+def test_sentences_take_no_room_that_regions_need() -> None:
+    """Ten servers with long complaints must not push the estimates out of the terminal."""
+    states = [state_of(f"s-{n}", 4, ready=Ready(False, ["why " * 60])) for n in range(10)]
+    lines = lines_of(states)
+    assert len(lines) < 24
+    assert sum(line.startswith("region-") for line in lines) == 4
+
+
+def test_a_server_without_estimates_takes_no_column() -> None:
+    """An address above a column of dashes would cost the others their intervals and trends."""
+    never = [NodeState(f"http://127.0.0.1:4780{n}", away_since=NOW, problem="connection refused") for n in range(5)]
+    lines = lines_of([*never, state_of("a", 2)])
+    header = next(line for line in lines if line.startswith("region"))
+    assert header.split() == ["region", "a", "trend"]
+    assert any("2,090 ±80" in line for line in lines)
+
+
+def test_the_title_of_a_trend_is_not_cut() -> None:
+    """ "trend of serv…" says less than "trend"."""
+    states = [state_of(f"a-rather-long-name-{n}", 2) for n in range(3)]
+    header = next(line for line in lines_of(states, width=100) if line.startswith("region"))
+    assert header.endswith("  trend")
+
+
+def test_a_server_that_is_not_ready_is_never_left_out() -> None:
+    """Nor is one whose neighbour is silent: only servers without any problem are."""
+    states = [state_of(f"server-{number}") for number in range(48)]
+    network = changed_network(server="lonely", neighbours=[Neighbour(name="right", connected=False)])
+    worst = [state_of("ill", ready=Ready(False, ["the disk is full."])), state_of("lonely", network=network)]
+    lines = lines_of([*states, *worst])
+    assert any(line.startswith("ill ") for line in lines)
+    assert any(line.startswith("lonely ") for line in lines)
+
+
 def test_a_server_that_is_away_is_never_left_out() -> None:
     """Of fifty servers those that work may be left out, not the one that needs somebody."""
     states = [state_of(f"server-{number}") for number in range(49)]
@@ -104,8 +168,6 @@ def test_a_server_that_is_away_is_never_left_out() -> None:
 
 def test_neighbours_and_servers_with_a_problem_are_named() -> None:
     """Whom to call is the question of whoever looks."""
-    network = state_of("a").network
-    assert network is not None
     neighbours = [Neighbour(name="left", connected=True), Neighbour(name="right", connected=False, last_slot=48)]
     servers = [
         NetworkServer(name="far", missing=True, overdue=31),
@@ -114,9 +176,8 @@ def test_neighbours_and_servers_with_a_problem_are_named() -> None:
         NetworkServer(name="odd", suspected_since=3, equivocation=50),
         NetworkServer(name="right", missing=True, overdue=40),
     ]
-    changed = {name: getattr(network, name) for name in network.__struct_fields__}
-    changed |= {"neighbours": neighbours, "servers": servers}
-    text = "\n".join(lines_of([state_of("a", network=Network(**changed))], width=200))
+    network = changed_network(neighbours=neighbours, servers=servers)
+    text = "\n".join(lines_of([state_of("a", network=network)], width=200))
     broken = "odd signed two records, suspected"
     away = "right silent since slot 48, missing; far missing; late overdue since slot 55"
     assert f"1 of 2: {broken}; {away}" in text, "the end of a long line is cut"
@@ -125,12 +186,15 @@ def test_neighbours_and_servers_with_a_problem_are_named() -> None:
 
 def test_whose_word_the_estimate_is() -> None:
     """Who reads an estimate should know that it began with what others claim."""
-    network = state_of("a").network
-    assert network is not None
-    changed = {name: getattr(network, name) for name in network.__struct_fields__}
-    changed |= {"joined_from": ["left", "right"], "joined_slot": 17}
-    lines = lines_of([state_of("a", network=Network(**changed))], width=120)
+    network = changed_network(joined_from=["left", "right"], joined_slot=17)
+    lines = lines_of([state_of("a", network=network)], width=120)
     assert any(line.endswith("2 of 2; joined by the word of left, right in slot 17") for line in lines)
+
+
+def test_neighbours_that_disagree_about_the_past_are_named() -> None:
+    """One of them is broken or lies, and this server may have believed neither."""
+    lines = lines_of([state_of("a", network=changed_network(join_disagreement=["left", "right"]))], width=120)
+    assert any(line.endswith("2 of 2; contradicting states for a join: left, right") for line in lines)
 
 
 def test_a_server_that_is_not_ready_says_why() -> None:
@@ -179,6 +243,7 @@ def test_a_state_as_json() -> None:
         ("", "Missing argument 'URL...'"),
         ("http://a --json", "add --once"),
         ("http://a http://a --once", "http://a is given twice"),
+        ("http://a http://a/ --once", "http://a is given twice"),
         ("http://a http://b http://c --once --token-file one --token-file two", "given 2 times for 3 nodes"),
         ("http://a --once --token-file missing", "--token-file 'missing' cannot be read: No such file"),
         ("http://a --once --token-file empty", "the token of --token-file 'empty' is empty"),

@@ -68,3 +68,7 @@ def test_the_server_of_the_page(tmp_path: Path) -> None:
         assert client.get("/nodes/server-1/v1/budget").json()["error"]["reason"] == "unreachable"
         assert client.get("/nodes/elsewhere/v1/budget").status_code == 404
         assert client.post("/nodes/server-1/v1/checkins").status_code == 405
+        for path in ("", "help", "..%2f", "%00", "v1/../", "assets/app.js", "v1/%3Fx", "@elsewhere.example/"):
+            refused = client.get(f"/nodes/server-1/{path}")
+            assert refused.status_code == 404, "HTML without a policy, or an address that is none"
+            assert refused.json()["error"]["reason"] == "not-found"

@@ -132,6 +132,44 @@ def test_a_simulation_takes_the_shares_of_a_network(tmp_path: Path) -> None:
     assert not any("Shares are those" in note for note in drawn.data.notes)
 
 
+def test_a_simulation_takes_what_the_file_says_of_users_regions_and_shares(tmp_path: Path) -> None:
+    """A simulation of a network whose servers know that users stay, or learn shares, would be one of other servers."""
+    file = _sample(tmp_path)
+    extra = 'name = "relay"\nturnover = 0.02\nshare_width = 0.1\ngroups = "auto"'
+    file.write_text(file.read_text(encoding="utf-8").replace('name = "relay"', extra), encoding="utf-8")
+    counts = np.full((30, 2), 500)
+    config = configure("relay,uniform", counts, graph=file, window=10, samples=2, groups="off")
+    assert (config.turnover, config.share_width) == (0.02, 0.1)
+    assert config.entrants[0].scheme.groups == "off", "what was given counts"  # type: ignore[attr-defined]
+    assert f"Also taken from '{file}': turnover 0.02, share_width 0.1." in config.data.notes
+    alone = configure("uniform", counts, graph=file, window=10, users="roaming")
+    assert (alone.turnover, alone.share_width) == (1.0, 0.0)
+    unused = [note for note in alone.data.notes if "is not used here" in note]
+    assert len(unused) == 3
+    assert any("turnover 0.02" in note and "pinned users" in note for note in unused)
+    explicit = configure("relay", counts, graph=file, window=10, samples=2, turnover=0.3, share_width=0.0)
+    assert (explicit.turnover, explicit.share_width) == (0.3, 0.0)
+    assert explicit.entrants[0].scheme.groups == "auto"  # type: ignore[attr-defined]
+
+
+def test_a_plan_takes_the_turnover_of_a_file(tmp_path: Path) -> None:
+    """Whose servers know that users stay has other errors, and other samples are best."""
+    file = _sample(tmp_path, users="pinned")
+    text = file.read_text(encoding="utf-8").replace('name = "relay"', 'name = "relay"\nturnover = 0.02')
+    levels, few = [500, 200], {"epsilons": [1.0], "advice": False}
+    fresh = plan(levels, graph=file, **few)
+    file.write_text(text, encoding="utf-8")
+    staying = plan(levels, graph=file, **few)
+    assert (fresh.request.turnover, staying.request.turnover) == (1.0, 0.02)
+    assert staying.error != fresh.error
+    again = plan(levels, graph=write_plan(staying, tmp_path / "p.toml"), **few)
+    assert (again.request.turnover, again.error) == (0.02, pytest.approx(staying.error, rel=1e-4))
+    assert plan(levels, graph=file, users="roaming", **few).request.turnover == 1.0
+    file.write_text(text.replace("turnover = 0.02", 'turnover = "2%"'), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"scheme\.turnover of '.*' is '2%'; allowed: a number"):
+        plan(levels, graph=file)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """The path is what was mistyped."""
     with pytest.raises(BadInput, match=r"cannot read network file .*no\.toml"):

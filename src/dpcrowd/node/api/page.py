@@ -119,7 +119,7 @@ def page_apps(tokens: Tokens | None = None) -> dict[str, ASGIApp]:
 def _help_apps() -> dict[str, ASGIApp]:
     """Return the applications of the documentation: the page's own HTML, which draws the Markdown beside it."""
     html = _PageFile(partial(_read, "index.html"), ASSETS["/"][1])
-    apps: dict[str, ASGIApp] = {"/help": html, "/help/contents.json": _PageFile(_contents, JSON)}
+    apps: dict[str, ASGIApp] = {"/help": html, "/help/": html, "/help/contents.json": _PageFile(_contents, JSON)}
     for page in help_pages():
         apps[f"/help/{page.name}"] = html
         apps[f"/help/{page.name}.md"] = _PageFile(partial(_read_markdown, page.name), _MARKDOWN)

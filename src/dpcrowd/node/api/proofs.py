@@ -49,7 +49,7 @@ class ProofView(Struct, frozen=True, kw_only=True):
 class ProofsView(Struct, frozen=True, kw_only=True):
     """All proofs of the last `lag` slots that this node has."""
 
-    proofs: list[ProofView] = []
+    proofs: list[ProofView]
 
 
 def show_proof(proof: Equivocation, network: str, server: str, digest: bytes) -> ProofView:

@@ -224,6 +224,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             observation=self.method.observation,
             form=self.method.form,
             level=np.full(len(self.regions), self.population / len(self.regions)),
+            turnover=1.0 if self.method.turnover is None else self.method.turnover,
         )
 
     @property

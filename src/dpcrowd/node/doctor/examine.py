@@ -21,6 +21,7 @@ from dpcrowd.node.doctor.server_checks import (
     check_files,
     check_https,
     check_ingest,
+    check_map,
     check_sampler,
     check_schedule,
 )
@@ -59,6 +60,7 @@ def examine(
         *check_files(node),
         check_schedule(node, current),
         *check_ingest(node, current),
+        *check_map(node, current),
         *check_sampler(node),
         *check_clock(current, at_ns, ledger.sealed_ns),
         check_synchronised(),

@@ -17,9 +17,18 @@ from dpcrowd.node.forecast import schedule_warning
 from dpcrowd.node.keys.checks import certificate_problems, expiry_of, https_problem, key_file_problem, read_expiry
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.signing import public_text
+from dpcrowd.node.live.region_map import shapes_problem
 from dpcrowd.node.sampler import make_noise
 
-__all__ = ["check_certificate", "check_files", "check_https", "check_ingest", "check_sampler", "check_schedule"]
+__all__ = [
+    "check_certificate",
+    "check_files",
+    "check_https",
+    "check_ingest",
+    "check_map",
+    "check_sampler",
+    "check_schedule",
+]
 
 _ROW_BYTES, _CHECKINS = 20, 4  # per check-in in the journal; check-ins of a person in one slot, to be on the safe side
 
@@ -135,6 +144,18 @@ def check_files(node: NodeConfig) -> Iterator[Finding]:
         yield passed("files", f"only the owner can read {' and '.join(private)}.")
     if missing:
         yield skipped("files", f"{' and '.join(missing)} {'does' if len(missing) == 1 else 'do'} not exist yet.")
+
+
+def check_map(node: NodeConfig, network: NetworkConfig) -> Iterator[Finding]:
+    """Check that the file with the shapes of the regions can be shown, if network.toml names one."""
+    if not network.region_map.geojson:
+        return
+    path = node.network.parent / network.region_map.geojson
+    failure = shapes_problem(path)
+    if failure:
+        yield note("map", f"the map '{path}' is not shown, since {failure}; the page shows tiles instead.")
+    else:
+        yield passed("map", f"'{path}' has the shapes of the regions.")
 
 
 def check_ingest(node: NodeConfig, network: NetworkConfig) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 request   what is asked: levels, shares, graph, guarantee
 adopt     what a plan takes from a network.toml
 moving    what people who move between regions add to the error
-replay    the expected error on a series of levels
+replay    the expected error on a series of levels (`replay_staying`: where users stay)
 predict   the covariance recursion for a request: deviations, errors, number of samples, reach
 goal      a goal in words, such as "5% in every region above 1000"
 solve     the least epsilon, slot length or number of servers that reaches a goal

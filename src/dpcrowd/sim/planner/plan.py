@@ -129,6 +129,7 @@ class NetworkPlan:
             "density": config_of(request).network.density,
             "observation": self.observation,
             "hops_per_slot": request.hops_per_slot,
+            "turnover": request.turnover,
             "slot_seconds": slot,
             "samples": self.samples,
             "reach": self.reach,
@@ -189,12 +190,13 @@ def plan(
                  server,region,share; default: those of a network.toml, else "equal", but "uniform" for the paper's data
                  sets
     graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml, whose shares, slot, guarantee,
-                 Q, observation, samples, reach and lag are taken, too, where they are not given
+                 Q, observation, samples, reach, lag and turnover are taken, too, where they are not given
     epsilons     of the table; default: from a tenth to ten times epsilon
     advice       whether to look for what would help where something cannot be reached (it takes seconds)
     settings     epsilon, window, horizon, servers, density, dynamic, users, observation, hops_per_slot, lag, seed,
-                 servers_per_slot, regions_per_slot, correlation: as in `dpcrowd.simulate`; hops_per_slot is "all" by
-                 default if the slot is known and has 1 s or more, since live servers forward records at once
+                 servers_per_slot, regions_per_slot, correlation, turnover: as in `dpcrowd.simulate`; hops_per_slot is
+                 "all" by default if the slot is known and has 1 s or more, since live servers forward records at once;
+                 turnover is 1 by default, as in live servers
 
     >>> result = plan({"north": 5000, "south": 800}, process_var=400, servers=8, density=0.5, window=50)
     >>> [region.region for region in result.regions], result.samples > 0
@@ -219,6 +221,7 @@ def plan(
     if file is not None:
         without = ["samples", "reach"] if solve_for is not None else []
         without += ["process_var"] if data is not None or fitted is not None else []
+        without += ["turnover"] if (settings.get("users"), settings.get("observation")) not in _OF_PEOPLE else []
         arguments, remarks = adopt_settings(file, arguments, without)
         level, other_regions = name_levels(level, file)
         remarks += other_regions
@@ -255,8 +258,9 @@ def plan(
 
 _SETTINGS = (
     *("epsilon", "window", "horizon", "servers", "density", "dynamic", "users", "observation", "hops_per_slot"),
-    *("lag", "seed", "servers_per_slot", "regions_per_slot", "correlation"),
+    *("lag", "seed", "servers_per_slot", "regions_per_slot", "correlation", "turnover"),
 )
+_OF_PEOPLE = {(users, observation) for users in (None, "pinned") for observation in (None, "binomial")}
 _PUBLIC = (
     "servers are taken to know {file}. A model is public: it costs no ε only if it was fitted on published data, on "
     "people "

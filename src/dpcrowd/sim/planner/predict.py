@@ -31,6 +31,7 @@ from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.planner.moving import with_moving
 from dpcrowd.sim.planner.replay import MEAN_ABSOLUTE, Series, SeriesErrors, errors_on_run
+from dpcrowd.sim.planner.replay_staying import errors_on_staying_run
 from dpcrowd.sim.planner.request import Levels, PlanRequest
 from dpcrowd.sim.planning import public_facts
 
@@ -103,6 +104,7 @@ def guarantee_of(request: PlanRequest) -> Guarantee:
 @lru_cache(maxsize=64)
 def _facts_at_one(request: PlanRequest, reach: Hops, run: int) -> PublicFacts:
     facts = public_facts(config_of(request), request.scheme(reach), guarantee_of(request), run)
+    facts = replace(facts, turnover=config_of(request).turnover)
     count_var = request.levels.count_var
     return facts if count_var is None else replace(facts, count_var=np.array(count_var))
 
@@ -157,8 +159,9 @@ def _errors_on_series(draws: Sequence[PublicFacts], samples: int, series: Series
     Run r of a simulation has draw r, so they belong together; what there are more of decides how many are averaged.
     """
     levels = series.levels
+    expected_errors = errors_on_staying_run if draws[0].users_stay else errors_on_run
     results = []
     for number in range(max(len(draws), len(levels))):
         run, facts = levels[number % len(levels)], draws[number % len(draws)]
-        results.append(_in_parts(facts, lambda part, run=run: errors_on_run(part, samples, run)))  # type: ignore[misc]
+        results.append(_in_parts(facts, lambda part, run=run: expected_errors(part, samples, run)))  # type: ignore[misc]
     return SeriesErrors(*np.mean(results, axis=0))

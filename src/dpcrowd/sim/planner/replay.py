@@ -14,7 +14,8 @@ which a mean of a few Laplace draws differs from a normal variable:
     E |e| = E |N(b, V)| (1 - k/(24 (V + b^2)^2))
 
 This answers what one variance Q cannot: a real series has calm and lively times, and a relative error is largest where
-the level is low. Records arrive late as in `schemes.prediction`.
+the level is low. Records arrive late as in `schemes.prediction`. Where users stay, `replay_staying` does the same with
+the gains of a filter that knows it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 from dpcrowd.arrays import Floats
 from dpcrowd.schemes.prediction import PublicFacts, arrived_sums, record_noise, record_weights
 
-__all__ = ["BURN_IN", "MEAN_ABSOLUTE", "Series", "SeriesErrors", "errors_on_run"]
+__all__ = ["BURN_IN", "EXCESS", "MEAN_ABSOLUTE", "ErrorState", "Series", "SeriesErrors", "errors_on_run", "mean_errors"]
 
 BURN_IN = 20
 """Slots at the start that do not count, as in a simulation; at most half of a series."""
@@ -36,8 +37,10 @@ BURN_IN = 20
 MEAN_ABSOLUTE = math.sqrt(2.0 / math.pi)
 """The mean absolute value of a standard normal variable."""
 
+EXCESS = 3.0
+"""The excess kurtosis of Laplace noise."""
+
 _RECEIVERS = 12
-_EXCESS = 3.0  # the excess kurtosis of Laplace noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +114,7 @@ def _arriving_records(facts: PublicFacts, samples: int, slots: int) -> list[_Rec
     noise = record_noise(facts, samples) / np.square(shares)
     spread = np.ones_like(shares) if facts.observation == "paper" else (1.0 - shares) / shares
     squares = np.square(weights)
-    values = (weights, squares * noise, squares * spread, _EXCESS * np.square(squares * noise))
+    values = (weights, squares * noise, squares * spread, EXCESS * np.square(squares * noise))
     sums = [_of_changing_links(arrived_sums(facts, samples, slots, value), facts.blocks) for value in values]
     return [_Records(*of_age) for of_age in zip(*sums, strict=True)]
 
@@ -163,7 +166,7 @@ def _normal_cdf(values: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class _State:
+class ErrorState:
     """The information of a filter; mean, variance and fourth cumulant of its error. Information 0: no estimate."""
 
     information: Floats
@@ -172,7 +175,7 @@ class _State:
     excess: Floats
 
     @classmethod
-    def unknown(cls, *shape: int) -> _State:
+    def unknown(cls, *shape: int) -> ErrorState:
         return cls(*(np.zeros(shape) for _ in range(4)))
 
 
@@ -180,8 +183,8 @@ def _errors(facts: PublicFacts, records: list[_Records], levels: Floats) -> Floa
     """Return relative, absolute and squared errors (3, regions), averaged over receivers and slots."""
     crowd, deepest = _Crowd.of(facts, levels), len(records) - 1
     slots, receivers, regions = records[0].information.shape
-    complete = _State.unknown(slots, receivers, regions)  # when all records of a slot have arrived
-    state = _State.unknown(receivers, regions)
+    complete = ErrorState.unknown(slots, receivers, regions)  # when all records of a slot have arrived
+    state = ErrorState.unknown(receivers, regions)
     for slot in range(slots):
         state = _advance(facts, state, _part(records[-1], slot), _part(crowd, slot))
         for array, values in zip(vars(complete).values(), vars(state).values(), strict=True):
@@ -190,14 +193,19 @@ def _errors(facts: PublicFacts, records: list[_Records], levels: Floats) -> Floa
     state = _delayed(complete, deepest)
     for age in range(deepest - 1, -1, -1):
         state = _advance(facts, state, _delayed(records[age], age), _delayed(crowd, age))
-    return _mean_errors(state, levels[:, None])
+    first = min(BURN_IN, slots // 2)
+    return mean_errors(_since(state, first), levels[first:, None])
 
 
-Arrays = TypeVar("Arrays", _Records, _Crowd, _State)
+Arrays = TypeVar("Arrays", _Records, _Crowd, ErrorState)
 
 
 def _part(arrays: Arrays, slot: int) -> Arrays:
     return type(arrays)(*(array[slot] for array in vars(arrays).values()))
+
+
+def _since(state: ErrorState, first: int) -> ErrorState:
+    return ErrorState(*(array[first:] for array in vars(state).values()))
 
 
 def _delayed(arrays: Arrays, slots: int) -> Arrays:
@@ -210,7 +218,7 @@ def _shift(array: Floats, slots: int) -> Floats:
     return np.concatenate([np.zeros_like(array[:slots]), array[: len(array) - slots]])
 
 
-def _advance(facts: PublicFacts, state: _State, records: _Records, crowd: _Crowd) -> _State:
+def _advance(facts: PublicFacts, state: ErrorState, records: _Records, crowd: _Crowd) -> ErrorState:
     """Predict the next slot and take its records."""
     a = facts.transition
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -222,21 +230,24 @@ def _advance(facts: PublicFacts, state: _State, records: _Records, crowd: _Crowd
     factor = np.square(kept * a)
     variance = factor * state.variance + scale * (records.noise + records.spread * crowd.spread)
     excess = np.square(factor) * state.excess + np.square(scale) * records.excess
-    return _State(total, mean, variance, excess)
+    return ErrorState(total, mean, variance, excess)
 
 
-def _mean_errors(state: _State, levels: Floats) -> Floats:
-    slots = len(levels)
-    first = min(BURN_IN, slots // 2)
-    known = state.information[first:] > 0.0
-    mean, variance, truth = state.mean[first:], state.variance[first:], levels[first:]
+def mean_errors(state: ErrorState, truth: Floats) -> Floats:
+    """Return relative, absolute and squared errors (3, d), averaged over slots and receivers that have an estimate.
+
+    state  of slots, receivers and regions, (slots, n, d)
+    truth  (slots, 1, d)
+    """
+    known = state.information > 0.0
+    mean, variance = state.mean, state.variance
     deviation = np.sqrt(variance)
     square = variance + np.square(mean)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(deviation > 0.0, mean / deviation, 0.0)
         size = deviation * MEAN_ABSOLUTE * np.exp(-0.5 * np.square(ratio)) + mean * (2.0 * _normal_cdf(ratio) - 1.0)
         size = np.where(deviation > 0.0, size, np.abs(mean))
-        size = size * (1.0 - np.where(square > 0.0, state.excess[first:] / np.square(square), 0.0) / 24.0)
+        size = size * (1.0 - np.where(square > 0.0, state.excess / np.square(square), 0.0) / 24.0)
     number = np.maximum(known.sum(axis=(0, 1)), 1)
 
     def average(values: Floats) -> Floats:

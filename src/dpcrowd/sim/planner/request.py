@@ -6,6 +6,7 @@ A longer slot counts the visitors of several short slots. With f short slots in 
     level   f r
     Q       f (2 f^2 + 1)/3 Q       the variance of the change of a sum over f slots of a random walk
     w or T  divided by f            the promise covers the same time
+    s       s^f                     the part 1 - turnover of a server's users who stay
 """
 
 from __future__ import annotations
@@ -240,8 +241,10 @@ def _floats(values: Floats) -> tuple[float, ...]:
 class PlanRequest:
     """Everything that a prediction depends on; the same words as in `dpcrowd.simulate`.
 
-    shares  as there, or "equal": equal parts, so that every user is at one server; by region: one tuple per server
-    slot    seconds; None: unknown, and nothing is said per day
+    shares    as there, or "equal": equal parts, so that every user is at one server; by region: one tuple per server
+    slot      seconds; None: unknown, and nothing is said per day
+    turnover  the part of a server's pinned users who are replaced per slot, as the filters of the network know it; 1 as
+              in live servers by default: deviations from a share are taken for fresh in every slot
     """
 
     levels: Levels
@@ -262,6 +265,7 @@ class PlanRequest:
     regions_per_slot: int = 1
     correlation: float = 1.0
     slot: float | None = None
+    turnover: float = 1.0
 
     def __post_init__(self) -> None:
         if self.window is None and self.horizon is None:
@@ -349,11 +353,17 @@ class PlanRequest:
         def shorter(length: int | None) -> int | None:
             return None if length is None else max(1, round(length / factor))
 
-        levels = self.levels.in_longer_slots(factor)
-        return replace(self, slot=seconds, levels=levels, window=shorter(self.window), horizon=shorter(self.horizon))
+        return replace(
+            self,
+            slot=seconds,
+            levels=self.levels.in_longer_slots(factor),
+            window=shorter(self.window),
+            horizon=shorter(self.horizon),
+            turnover=1.0 - (1.0 - self.turnover) ** factor,
+        )
 
 
 _SETTINGS = (
     *("epsilon", "window", "horizon", "servers", "density", "graph", "dynamic", "users", "observation"),
-    *("seed", "servers_per_slot", "regions_per_slot", "correlation"),
+    *("seed", "servers_per_slot", "regions_per_slot", "correlation", "turnover"),
 )

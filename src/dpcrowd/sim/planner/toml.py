@@ -64,6 +64,7 @@ def toml_text(plan: NetworkPlan) -> str:
             "samples": plan.samples,
             "reach": plan.reach,
             "lag": request.lag,
+            **({} if request.turnover == 1.0 else {"turnover": request.turnover}),
             **({"groups": "auto"} if plan.groups is not None and plan.groups.recommended == "auto" else {}),
             "process_var": [float(value) for value in request.levels.process_var],
             "observation": plan.observation,

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 from markdown.extensions.toc import slugify
 
-from dpcrowd.node.api.help import help_pages
+from dpcrowd.node.api.help import HelpPage, help_pages, read_help
 from node_support_api import Client, FakeService, app_of
 from project_support import ROOT
 
@@ -34,12 +34,26 @@ def test_pages_are_public_and_bound_by_the_same_policy() -> None:
     assert {"name": "privacy", "title": "The privacy promise"} in contents
 
 
+def test_a_slash_at_the_end_is_as_good() -> None:
+    """People type addresses, and some add a slash: an error in JSON helps none of them."""
+    client = Client(app_of(FakeService()))
+    assert client.get("/help/").content == client.get("/help").content
+
+
 @pytest.mark.parametrize(
     "path", ["/help/nothing", "/help/nothing.md", "/help/../pyproject.toml", "/help/images/page.png"]
 )
 def test_nothing_else_is_served(path: str) -> None:
     """A path in the request must never become a path on the disk."""
     assert Client(app_of(FakeService())).get(path).status_code == 404
+
+
+@pytest.mark.parametrize("page", help_pages(), ids=lambda page: page.name)
+def test_pages_have_only_the_html_that_the_page_draws(page: HelpPage) -> None:
+    """The page creates elements for these tags and comments alone; any other would be shown as it is written."""
+    text = read_help(page.name).decode()
+    text = re.sub(r"^```.*?^```|^ {4}.*?$|`[^`]+`|^<!--.*-->$|<https?:[^>]*>", "", text, flags=re.S | re.M)
+    assert set(re.findall(r"</?[a-z!][^>]*>", text)) <= {"<sub>", "</sub>", "<sup>", "</sup>", "<br>"}
 
 
 def test_every_explanation_leads_to_a_section_that_exists_and_ships() -> None:

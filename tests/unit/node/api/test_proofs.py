@@ -91,7 +91,22 @@ def test_the_command_says_what_is_proven(tmp_path: Path, capsys: pytest.CaptureF
         ended, out, _ = run(capsys, "verify-proof", str(file), "--network", str(config), "--json")
         assert ended == code
         assert [one["valid"] for one in json.loads(out)["proofs"]] == [one is good for one in proofs]
-    file.write_text("[]", encoding="utf-8")
-    ended, _, err = run(capsys, "verify-proof", str(file), "--network", str(config))
-    assert ended == 2
+    stranger = msgspec.structs.replace(good, server="stranger")
+    file.write_bytes(msgspec.json.encode(ProofsView(proofs=[stranger])))
+    ended, out, _ = run(capsys, "verify-proof", str(file), "--network", str(config))
+    assert ended == 1
+    assert "NOT PROVEN: network.toml has no server 'stranger'." in out
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"error": {"reason": "no-token", "text": "send a token"}}'])
+def test_an_answer_without_proofs_is_not_an_empty_list_of_them(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A refusal for want of a token, saved as a file, would clear a server of what it has signed."""
+    config, file = tmp_path / "network.toml", tmp_path / "proofs.json"
+    config.write_text(toml(changed(tables(), "server.1.keys", PINNED)), encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
+    ended, out, err = run(capsys, "verify-proof", str(file), "--network", str(config))
+    assert (ended, out) == (2, "")
     assert "not an answer of /v1/proofs" in err
+    assert "a token that has the right 'admin'" in err

@@ -163,6 +163,18 @@ def test_no_room_on_the_disk(net: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "has 10 MiB free" in problems(look(net))["disk"]
 
 
+def test_a_map_that_cannot_be_shown(net: Path) -> None:
+    """The page shows tiles then, and nobody would know why."""
+    assert of(look(net), "map") == []
+    with (net / "network.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[map]\ngeojson = "regions.geojson"\n')
+    (missing,) = of(look(net), "map")
+    assert (missing.outcome, "regions.geojson' is not shown, since it cannot be read" in missing.text) == ("note", True)
+    (net / "regions.geojson").write_text('{"features": []}', encoding="utf-8")
+    (shown,) = of(look(net), "map")
+    assert shown.outcome == "passed"
+
+
 @pytest.mark.slow
 def test_more_people_than_the_limits_hold(net: Path) -> None:
     """A slot that is not sampled, or whose message is late, for its many people tells that they were there."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcrowd.node.live.region_map import read_shapes
+from dpcrowd.node.live.region_map import read_shapes, shapes_problem
 
 
 def test_the_file_is_served_as_it_is(tmp_path: Path) -> None:
@@ -14,6 +14,7 @@ def test_the_file_is_served_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "regions.geojson"
     path.write_bytes(b'{"type": "FeatureCollection", "features": []}')
     assert read_shapes(path) == path.read_bytes()
+    assert shapes_problem(path) == ""
 
 
 @pytest.mark.parametrize("content", [None, b"", b"[]", b"{}", b'{"features": 3}', b"\xff"])
@@ -26,3 +27,4 @@ def test_a_file_that_is_no_map_is_left_out(
         path.write_bytes(content)
     assert read_shapes(path) is None
     assert "is not shown" in caplog.text
+    assert shapes_problem(path).startswith("it ")
