@@ -157,7 +157,7 @@ def _crowd(scheme: dict[str, Any], file: Path) -> dict[str, Any]:
     """Return what relay's section states of users, regions and shares."""
     if scheme.get("name") != Relay.name:
         return {}
-    stated = {name: scheme[name] for name in ("turnover", "groups", "share_width") if name in scheme}
+    stated: dict[str, Any] = {name: scheme[name] for name in ("turnover", "groups", "share_width") if name in scheme}
     for name, value in stated.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if name != "groups" and not is_number:
