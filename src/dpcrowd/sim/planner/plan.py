@@ -252,8 +252,7 @@ def plan(
         texts = [None if target is None else advice_on_goal(request, prediction, target)]
         texts.append(advice_on_hidden(request, prediction))
         remarks += [f"{text}." for text in texts if text is not None]
-    names = None if file is None else file.names
-    return _assemble(request, prediction, target, solution, remarks, epsilons, names)
+    return _assemble(request, prediction, target, solution, remarks, epsilons, file)
 
 
 _SETTINGS = (
@@ -325,9 +324,10 @@ def _assemble(
     solution: Solution | None,
     remarks: list[str],
     epsilons: Sequence[float] | None,
-    names: tuple[str, ...] | None,
+    file: NetworkFile | None,
 ) -> NetworkPlan:
     config = config_of(request)
+    learns_shares = file is not None and bool(file.crowd.get("share_width"))
     static = None if config.network.dynamic else _links(request)
     values = [request.epsilon * factor for factor in _EPSILON_FACTORS] if epsilons is None else list(epsilons)
     by_epsilon = [
@@ -337,7 +337,8 @@ def _assemble(
     by_reach = [_row(request, predict(request, choice.reach, choice.samples)) for choice in choices(request)]
     by_reach.append(by_reach.pop(0))  # "all" comes last
     facts = facts_of(request, prediction.reach)
-    groups = None if request.has_shares_by_region else plan_groups(facts, prediction)  # which need one share per server
+    # Groups need one share per server, and relay refuses them together with shares that it learns.
+    groups = None if request.has_shares_by_region or learns_shares else plan_groups(facts, prediction)
     if groups is not None and (
         (remark := groups.remark(len(request.levels), facts.model.course is not None)) is not None
     ):
@@ -362,7 +363,7 @@ def _assemble(
         goal_reached=None if goal is None else goal.reached(prediction),
         solution=solution,
         remarks=(*remarks, *overlap_notes(config)),
-        server_names=names,
+        server_names=None if file is None else file.names,
         groups=groups,
     )
 
