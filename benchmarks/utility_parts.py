@@ -74,7 +74,7 @@ class Size:
 
 
 FULL = Size({"linear": 30, "flu": 30, "multi-linear": 12, "multi-flu": 4}, None, 50, 100)
-QUICK = Size({"linear": 2, "multi-linear": 2}, 32, 8, 10, (1.0,), (5, 10), (0.5, 1.0), (10,))
+QUICK = Size({"linear": 2, "multi-linear": 2}, 24, 8, 10, (1.0,), (5, 10), (0.5, 1.0), (10,))
 
 
 def relays() -> dict[str, Scheme]:

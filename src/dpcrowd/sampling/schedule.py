@@ -8,6 +8,7 @@ budget.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from numbers import Real
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = ["check_interval", "due", "samples_due", "samples_in_horizon", "sample
 
 
 _MOST_PHASES = 256  # no graph tells more of them apart, and each costs memory for every server
+_MOST_REMEMBERED = 1 << 14  # ends of links of a graph whose phases are remembered
 
 
 def check_interval(interval: int) -> int:
@@ -65,9 +67,17 @@ def spread_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], int
     average is taken. It depends on the public graph alone: every server computes the same.
     """
     width = min(interval, _MOST_PHASES)
-    near, far = (_greedy_phases(indptr, indices, width, farthest=farthest) for farthest in (False, True))
-    better = far if _silence(indptr, indices, width, far) < _silence(indptr, indices, width, near) else near
-    return better * interval // width
+    links = [np.ascontiguousarray(part, dtype=np.int64).tobytes() for part in (indptr, indices)]
+    spread = _spread if len(indices) <= _MOST_REMEMBERED else _spread.__wrapped__
+    return spread(*links, width) * interval // width
+
+
+@lru_cache(maxsize=256)
+def _spread(indptr: bytes, indices: bytes, width: int) -> Ints:
+    """Return the better of both choices; a planner asks for the same small graphs hundreds of times."""
+    links = np.frombuffer(indptr, dtype=np.int64), np.frombuffer(indices, dtype=np.int64)
+    near, far = (_greedy_phases(*links, width, farthest=farthest) for farthest in (False, True))
+    return far if _silence(*links, width, far) < _silence(*links, width, near) else near
 
 
 def _greedy_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], width: int, *, farthest: bool) -> Ints:
@@ -92,8 +102,12 @@ def _greedy_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], wi
 
 def _silence(indptr: NDArray[np.integer], indices: NDArray[np.integer], width: int, phases: Ints) -> int:
     """Return the longest time between two samples that a server hears, in slots, summed over the servers."""
-    total = 0
-    for server in range(len(indptr) - 1):
-        voices = np.sort(phases[np.append(indices[indptr[server] : indptr[server + 1]], server)])
-        total += int(np.diff(np.append(voices, voices[0] + width)).max())
-    return total
+    servers = np.arange(len(indptr) - 1)
+    listener = np.concatenate([np.repeat(servers, np.diff(indptr)), servers])  # a server hears itself, too
+    voices = np.concatenate([phases[indices], phases])
+    order = np.lexsort((voices, listener))
+    listener, voices = listener[order], voices[order]
+    first = np.searchsorted(listener, servers)
+    following = np.append(voices[1:], 0)
+    following[np.append(first[1:], len(voices)) - 1] = voices[first] + width  # around the circle
+    return int(np.maximum.reduceat(following - voices, first).sum()) if len(servers) else 0

@@ -177,13 +177,14 @@ def _deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     total = np.zeros(full.shape[1:])  # information on the slot
     if facts.model.course is not None:  # known before the first record
         total = total + (1.0 - a2) / q
-    filtered = np.empty_like(full)
+    filtered, room = np.empty_like(full), np.empty_like(total)
     with np.errstate(divide="ignore"):
-        for second in (False, True):
+        for _ in range(2):
             for slot in range(slots):
-                total = 1.0 / (a2 / total + q) + full[slot]
-                if second:
-                    filtered[slot] = total
+                np.divide(a2, total, out=room)
+                np.add(room, q, out=room)
+                np.divide(1.0, room, out=room)
+                total = np.add(room, full[slot], out=filtered[slot])
         # In slot t, a server has all records up to slot t - D, and of the later ones those that have arrived.
         deepest = len(information) - 1
         total = np.roll(filtered, deepest, axis=0)

@@ -113,3 +113,12 @@ def test_a_huge_interval_costs_no_memory_for_each_of_its_slots() -> None:
     """An interval of a billion slots is odd but valid; a table of that width would end the process."""
     phases = spread_phases(np.array([0, 1, 2]), np.array([1, 0]), 10**9)
     assert 0 <= phases.min() < phases.max() < 10**9
+
+
+def test_whoever_changes_the_phases_changes_only_his_own() -> None:
+    """Phases are remembered by graph: a caller's arithmetic in place would move the samples of every later caller."""
+    links = np.array([0, 1, 2]), np.array([1, 0])
+    phases = spread_phases(*links, 4)
+    before = phases.tolist()
+    phases += 1
+    assert spread_phases(*links, 4).tolist() == before

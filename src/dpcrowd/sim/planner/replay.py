@@ -174,34 +174,46 @@ class ErrorState:
     variance: Floats
     excess: Floats
 
-    @classmethod
-    def unknown(cls, *shape: int) -> ErrorState:
-        return cls(*(np.zeros(shape) for _ in range(4)))
-
 
 def _errors(facts: PublicFacts, records: list[_Records], levels: Floats) -> Floats:
     """Return relative, absolute and squared errors (3, regions), averaged over receivers and slots."""
     crowd, deepest = _Crowd.of(facts, levels), len(records) - 1
-    slots, receivers, regions = records[0].information.shape
-    complete = ErrorState.unknown(slots, receivers, regions)  # when all records of a slot have arrived
-    state = ErrorState.unknown(receivers, regions)
-    for slot in range(slots):
-        state = _advance(facts, state, _part(records[-1], slot), _part(crowd, slot))
-        for array, values in zip(vars(complete).values(), vars(state).values(), strict=True):
-            array[slot] = values
+    slots = len(records[0].information)
     # In slot t, a server has all records up to slot t - D, and of the later ones those that have arrived.
-    state = _delayed(complete, deepest)
+    state = _delayed(_complete_states(facts, records[-1], crowd), deepest)
     for age in range(deepest - 1, -1, -1):
         state = _advance(facts, state, _delayed(records[age], age), _delayed(crowd, age))
     first = min(BURN_IN, slots // 2)
     return mean_errors(_since(state, first), levels[first:, None])
 
 
+def _complete_states(facts: PublicFacts, records: _Records, crowd: _Crowd) -> ErrorState:
+    """Return the state of every slot when all its records have arrived, (slots, receivers, regions).
+
+    That is `_advance`, slot after slot, operation by operation; what does not depend on the slot before is computed
+    for all slots at once, which takes a third of the time.
+    """
+    a, a2, q = facts.transition, np.square(facts.transition), facts.process_var
+    prior, total = np.empty_like(records.information), np.empty_like(records.information)
+    mean, variance, excess = (np.empty_like(total) for _ in range(3))
+    before = np.zeros(total.shape[1:])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for slot, information in enumerate(records.information):
+            np.divide(1.0, a2 / before + q, out=prior[slot])
+            before = np.add(prior[slot], information, out=total[slot])
+    kept, scale = _weights(prior, total)
+    offset = (1.0 - kept) * crowd.offset
+    factor, added = np.square(kept * a), scale * (records.noise + records.spread * crowd.spread)
+    factor_excess, added_excess = np.square(factor), np.square(scale) * records.excess
+    last_mean = last_variance = last_excess = np.zeros(total.shape[1:])
+    for slot in range(len(total)):
+        last_mean = np.add(kept[slot] * (a * last_mean - crowd.change[slot]), offset[slot], out=mean[slot])
+        last_variance = np.add(factor[slot] * last_variance, added[slot], out=variance[slot])
+        last_excess = np.add(factor_excess[slot] * last_excess, added_excess[slot], out=excess[slot])
+    return ErrorState(total, mean, variance, excess)
+
+
 Arrays = TypeVar("Arrays", _Records, _Crowd, ErrorState)
-
-
-def _part(arrays: Arrays, slot: int) -> Arrays:
-    return type(arrays)(*(array[slot] for array in vars(arrays).values()))
 
 
 def _since(state: ErrorState, first: int) -> ErrorState:
@@ -223,14 +235,19 @@ def _advance(facts: PublicFacts, state: ErrorState, records: _Records, crowd: _C
     a = facts.transition
     with np.errstate(divide="ignore", invalid="ignore"):
         prior = 1.0 / (np.square(a) / state.information + facts.process_var)
-        total = prior + records.information
-        kept = np.where(total > 0.0, prior / total, 0.0)
-        scale = np.where(total > 0.0, 1.0 / np.square(total), 0.0)
+    total = prior + records.information
+    kept, scale = _weights(prior, total)
     mean = kept * (a * state.mean - crowd.change) + (1.0 - kept) * crowd.offset
     factor = np.square(kept * a)
     variance = factor * state.variance + scale * (records.noise + records.spread * crowd.spread)
     excess = np.square(factor) * state.excess + np.square(scale) * records.excess
     return ErrorState(total, mean, variance, excess)
+
+
+def _weights(prior: Floats, total: Floats) -> tuple[Floats, Floats]:
+    """Return how much of the prediction is kept, and the square by which sums over records are divided."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total > 0.0, prior / total, 0.0), np.where(total > 0.0, 1.0 / np.square(total), 0.0)
 
 
 def mean_errors(state: ErrorState, truth: Floats) -> Floats:

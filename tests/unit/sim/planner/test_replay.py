@@ -14,7 +14,16 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.prediction import PublicFacts
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.planner.predict import predict
-from dpcrowd.sim.planner.replay import Series, _cut_at_zero, errors_on_run
+from dpcrowd.sim.planner.replay import (
+    ErrorState,
+    Series,
+    _advance,
+    _arriving_records,
+    _complete_states,
+    _Crowd,
+    _cut_at_zero,
+    errors_on_run,
+)
 from dpcrowd.sim.planner.request import PlanRequest, read_levels
 
 WAVE = 400.0 + 350.0 * np.sin(np.arange(160) / 9.0)
@@ -126,3 +135,17 @@ def test_merged_regions_and_longer_slots_have_sums() -> None:
     assert series.in_longer_slots(1.5) is None
     assert series.in_longer_slots(8.0) is None, "one slot shows no change"
     assert series.in_longer_slots(0.5) is None
+
+
+def test_all_slots_at_once_are_the_slots_one_after_another() -> None:
+    """The quick way through a series must not differ from the equations of one slot, not in a single bit."""
+    facts = facts_of_one(0.1, guarantee=Guarantee.window(7, 0.1), shares=np.full(1, 0.5))
+    levels = np.rint(WAVE[:40, None])
+    (records,), crowd = _arriving_records(facts, 3, len(levels)), _Crowd.of(facts, levels)
+    complete = _complete_states(facts, records, crowd)
+    state = ErrorState(*(np.zeros((1, 1)) for _ in range(4)))
+    for slot in range(len(levels)):
+        now = [type(arrays)(*(array[slot] for array in vars(arrays).values())) for arrays in (records, crowd)]
+        state = _advance(facts, state, *now)
+        for array, values in zip(vars(complete).values(), vars(state).values(), strict=True):
+            assert array[slot].tobytes() == values.tobytes(), slot
