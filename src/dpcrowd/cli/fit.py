@@ -105,9 +105,30 @@ def _print(model: Any, out: Path | None) -> None:
         f"chosen: {model.reason}.",
         "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
         f'cover, or on earlier releases. Your assertion: "{model.source}".',
+        *_warnings(model),
         f"{where}.",
     ):
         screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)
+
+
+def _warnings(model: Any) -> list[str]:
+    """Return what speaks against using the model as it is."""
+    from dpcrowd.models.season import seasons_seen
+    from dpcrowd.sim.notes import LEAST_COVERAGE
+
+    warnings = []
+    seen = seasons_seen(model.season, model.slot, model.slots)
+    if seen is not None and seen < 2.0:
+        warnings.append(
+            f"note: the season ({model.season}) fits {seen:.2g} times into the span; a profile that was seen less than "
+            "twice cannot be told from chance. Give a longer span, or --season auto."
+        )
+    if model.scores.coverage < LEAST_COVERAGE:
+        warnings.append(
+            f"note: only {model.scores.coverage:.0%} of the 95% intervals contained the counts that were held out. "
+            "They are too narrow: this model does not fit these data."
+        )
+    return warnings
 
 
 def _range(values: list[float]) -> str:

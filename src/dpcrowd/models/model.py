@@ -52,7 +52,8 @@ class Scores:
     error     sum of |error| / sum of counts of predictions from the slot before
     past      the same of the model alone, without any record
     coverage, past_coverage  of their 95% intervals
-    slots     how many slots were held out; 0: the series was too short, and the scores are NaN
+    slots     how many slots were held out; 0: the series was too short, and the scores are NaN. If nobody was counted
+              in them, the errors are NaN
     """
 
     error: float

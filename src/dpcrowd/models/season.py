@@ -18,7 +18,16 @@ from dataclasses import dataclass
 
 from dpcrowd.errors import BadInput
 
-__all__ = ["SEASONS", "SeasonKind", "SlotTimes", "Timing", "duration_text", "possible_seasons", "timing"]
+__all__ = [
+    "SEASONS",
+    "SeasonKind",
+    "SlotTimes",
+    "Timing",
+    "duration_text",
+    "possible_seasons",
+    "seasons_seen",
+    "timing",
+]
 
 SeasonKind = str | int
 SEASONS = ("none", "day", "week", "hour-of-week", "year")
@@ -95,6 +104,13 @@ def possible_seasons(times: SlotTimes | None, slots: int) -> list[SeasonKind]:
             if times.length <= _LONGEST_SLOT[season] and slots * times.length >= 2 * length:
                 seasons.append(season)
     return seasons
+
+
+def seasons_seen(season: SeasonKind, slot: int | None, slots: int) -> float | None:
+    """Return how many seasons so many slots of a length show; None for a constant level."""
+    if isinstance(season, int):
+        return slots / season
+    return None if season == "none" or slot is None else slots * slot / _LENGTHS[season]
 
 
 def duration_text(micros: int) -> str:

@@ -61,7 +61,8 @@ def fit(
             "promise does not cover, or earlier releases."
         )
     if series.slots < 3:
-        raise BadInput(f"'{series.name}' has {series.slots} slots; a model needs at least 3.")
+        place = f"'{series.name}' has" if span is None else f"span '{span}' of '{series.name}' contains"
+        raise BadInput(f"{place} {series.slots} slots; a model needs at least 3.")
     counts = series.truth(np.random.default_rng(0)).astype(np.float64)  # nothing is drawn: the file says it
     times = slot_times(series.slot_labels)
     fitted = fit_series(counts, None, times, checked_season(season), series.first)

@@ -21,7 +21,7 @@ from dpcrowd.sim.result import ObservationNoise, exhaustion
 from dpcrowd.sim.statistics import mean_with_interval
 from dpcrowd.testing import Report, examine_scheme
 
-__all__ = ["notes", "observation_note", "overlap_notes", "promise", "setup"]
+__all__ = ["LEAST_COVERAGE", "notes", "observation_note", "overlap_notes", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
 LEAST_COVERAGE = 0.9
@@ -99,6 +99,7 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         "lag": None if relay is None else float(relay.lag),
         "groups": None if relay is None else relay.groups,
         **({} if config.composition is None else {"composition": config.composition}),
+        **({} if config.share_width == 0.0 else {"share_width": None if relay is None else config.share_width}),
         **_of_model(config),
     }
 
@@ -158,9 +159,10 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
     return [
         *remarks,
+        *_shares_by_region(config),
         *_planned(config),
         *_uncalibrated(config),
-        *_narrow(records),
+        *_narrow(config, records),
         *_incomplete(records),
         *_exhausted(config, records),
     ]
@@ -177,17 +179,21 @@ def overlap_notes(config: SimulationConfig) -> list[str]:
     ]
 
 
-def observation_note(noise: ObservationNoise, runs: int) -> str:
-    """Return a line that says what the observation noise alone costs."""
+def observation_note(noise: ObservationNoise, runs: int, *, composed: bool = False) -> str:
+    """Return a line that says what the observation noise alone costs.
+
+    composed  whether shares differ by region unknown to the filters, which then is a part of these errors
+    """
     errors = [
         f"{name} {value:.3g}"
         for name, value in (("ARE", noise.are), ("total error", noise.total_error))
         if value is not None
     ]
     part = "" if noise.runs == runs else f", in {_count(noise.runs, 'run')} of {runs}"
+    what = "observation noise and unknown shares together cost" if composed else "the observation noise alone costs"
     return (
-        f"the observation noise alone costs {' and '.join(errors) or 'nothing that is defined'}: the error of "
-        f"non-private with the same shares and counts{part}."
+        f"{what} {' and '.join(errors) or 'nothing that is defined'}: the error of non-private with the same shares "
+        f"and counts{part}."
     )
 
 
@@ -201,6 +207,24 @@ def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[
                 f"{record.label}: budget exhausted at slot {budget['exhausted_at']} of {config.data.slots} (median of "
                 f"{budget['exhausted_servers']:.0%} of the servers); from there on they take no samples."
             )
+    return remarks
+
+
+def _shares_by_region(config: SimulationConfig) -> list[str]:
+    """Return remarks on shares that filters do not know, and on those that relay learns."""
+    relays = ", ".join(entrant.label for entrant in config.entrants if isinstance(entrant.scheme, Relay))
+    remarks = []
+    if config.composition is not None:
+        learning = f", and {relays} learns the others from records" if config.share_width > 0.0 else ""
+        remarks.append(
+            f"shares differ by region (composition {config.composition:g}): schemes know one share per "
+            f"server{learning}."
+        )
+    elif config.share_width > 0.0:
+        remarks.append(
+            f"{relays} learns the shares of every region from records; public shares may be wrong by "
+            f"{config.share_width:.0%}."
+        )
     return remarks
 
 
@@ -252,16 +276,24 @@ def _uncalibrated(config: SimulationConfig) -> list[str]:
     return remarks
 
 
-def _narrow(records: Sequence[RunRecords]) -> list[str]:
+def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return a remark for each scheme whose intervals contain the truth much less often than they say."""
     remarks = []
+    relays = {entrant.label for entrant in config.entrants if isinstance(entrant.scheme, Relay)}
     for record in records:
         coverage = mean_with_interval(record.coverage95).mean
-        if coverage is not None and coverage < LEAST_COVERAGE:
-            remarks.append(
-                f"{record.label}: only {coverage:.0%} of its 95% intervals contain the truth. They are too narrow: its "
-                "model does not fit these data."
-            )
+        if coverage is None or coverage >= LEAST_COVERAGE:
+            continue
+        reason = "its model does not fit these data"
+        if config.composition is not None:
+            if record.label not in relays:
+                reason = "it takes shares that differ by region for equal ones"
+            elif config.share_width == 0.0:
+                reason = "it takes shares that differ by region for equal ones; with share_width=0.1 it learns them"
+        remarks.append(
+            f"{record.label}: only {coverage:.0%} of its 95% intervals contain the truth. They are too narrow: "
+            f"{reason}."
+        )
     return remarks
 
 

@@ -82,7 +82,7 @@ def simulate(
         notes=(
             *config.data.notes,
             *notes(config, merged),
-            *([] if noise is None else [observation_note(noise, config.runs)]),
+            *([] if noise is None else [observation_note(noise, config.runs, composed=config.composition is not None)]),
         ),
         setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
         observation_noise=noise,

@@ -83,6 +83,14 @@ def test_regions_where_nobody_was_seen() -> None:
     assert np.isfinite(estimate.transition).all()
 
 
+def test_where_nobody_was_counted_there_is_no_relative_error() -> None:
+    """An error of 384% of nobody was printed for a series of zeros; it is unknown, and the coverage is known."""
+    scores = fit_series(np.zeros((60, 2))).scores
+    assert np.isnan(scores.error)
+    assert np.isnan(scores.past)
+    assert scores.coverage == 1.0
+
+
 @pytest.mark.parametrize("slots", [3, 8, 20, 29, 31])
 def test_short_series(slots: int) -> None:
     """Whoever has a dozen slots gets a wide model, not an exception or a certainty."""

@@ -8,7 +8,7 @@ import pytest
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import Course
-from dpcrowd.models.season import SlotTimes, Timing, duration_text, possible_seasons, timing
+from dpcrowd.models.season import SlotTimes, Timing, duration_text, possible_seasons, seasons_seen, timing
 
 SECOND = 1_000_000
 
@@ -68,6 +68,13 @@ def test_two_seasons_have_to_be_seen() -> None:
     assert possible_seasons(hourly, 24 * 15) == ["none", "day", "week", "hour-of-week"]
     assert possible_seasons(None, 10**6) == ["none"]
     assert possible_seasons(times("2000-01-01", 7 * 86400), 120) == ["none", "year"]
+
+
+def test_how_many_seasons_were_seen() -> None:
+    """Whoever asks for a season by name has to learn that the span is too short for it."""
+    assert seasons_seen("week", 86_400 * SECOND, 10) == pytest.approx(10 / 7)
+    assert seasons_seen(500, None, 504) == pytest.approx(1.008)
+    assert seasons_seen("none", 3_600 * SECOND, 10) is None
 
 
 def test_lengths_in_words() -> None:

@@ -317,3 +317,19 @@ def test_a_run_that_would_take_long_is_not_repeated_for_the_observation_noise(mo
     result = simulate("uniform", window=10, **TINY)
     assert result.observation_noise is None
     assert not any("observation noise" in note for note in result.notes)
+
+
+def test_results_name_shares_that_differ_by_region_and_do_not_blame_the_model() -> None:
+    """Of 67% coverage the note blamed the model, and the error of wrong shares was called observation noise."""
+    settings: dict[str, Any] = {"servers": 5, "graph": "ring", "window": 10, "runs": 1, "jobs": 1, "epsilon": 100.0}
+    settings["shares"] = "partition"
+    data = np.full((40, 2), 20_000)
+    wrong = simulate("relay,duniform", data, composition=0.5, reach=1, **settings)
+    assert any("shares differ by region (composition 0.5): schemes know one share" in note for note in wrong.notes)
+    assert any("with share_width=0.1 it learns them" in note for note in wrong.notes)
+    assert not any("model does not fit" in note for note in wrong.notes)
+    assert wrong.notes[-1].startswith("observation noise and unknown shares together cost ARE")
+    learned = simulate("relay,duniform", data, share_width=0.1, **settings)
+    assert any("relay learns the shares of every region from records" in note for note in learned.notes)
+    assert [learned.setup[label]["share_width"] for label in ("relay", "duniform")] == [0.1, None]
+    assert learned.notes[-1].startswith("the observation noise alone costs")

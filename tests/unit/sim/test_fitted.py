@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import dpcrowd
+from dpcrowd.cli.fit import _warnings
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.configure import configure
@@ -144,6 +146,19 @@ def test_the_command_line(series: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["fit", str(series)]) == 2
     assert main(["fit", str(series), "--source", "x", "--json", "--season", "7"]) == 0
     assert json.loads(capsys.readouterr().out)["model"]["season"] == 7
+
+
+def test_fit_warns_of_a_season_that_was_seen_once(series: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A profile of one season is its noise; its intervals covered 73% of a series, and nothing was said."""
+    assert main(["fit", str(series), "--source", "x", "--season", "230"]) == 0
+    assert "the season (230) fits 1 times into the span" in capsys.readouterr().out
+    assert main(["fit", str(series), "--source", "x", "--season", "week"]) == 0
+    assert "note:" not in capsys.readouterr().out
+    model = dpcrowd.fit(series, source="x", season="week")
+    (warning,) = _warnings(replace(model, scores=replace(model.scores, coverage=0.734)))
+    assert "only 73% of the 95% intervals contained the counts that were held out" in warning
+    assert main(["fit", str(series), "--source", "x", "--span", "0:2"]) == 2
+    assert "contains 2 slots; a model needs at least 3" in capsys.readouterr().err
 
 
 def test_a_plan_with_a_model(series: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,17 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """The path is what was mistyped."""
     with pytest.raises(BadInput, match=r"cannot read network file .*no\.toml"):
         plan(500, process_var=4, graph=tmp_path / "no.toml")
+
+
+def test_a_plan_does_not_recommend_groups_to_servers_that_learn_shares(tmp_path: Path) -> None:
+    """Whoever followed the plan got a network.toml that its servers refuse."""
+    file = tmp_path / "network.toml"
+    text = sample_network(4).replace('name = "dpcrowd-w"', 'name = "relay"')
+    level = dict.fromkeys(tomllib.loads(text)["network"]["regions"], 1.0)
+    settings: dict[str, Any] = {"process_var": 2.0, "graph": file, "window": 20, "epsilons": [1.0], "advice": False}
+    file.write_text(text, encoding="utf-8")
+    assert any("groups" in remark for remark in plan(level, **settings).remarks)
+    file.write_text(text.replace("[scheme]", "[scheme]\nshare_width = 0.1"), encoding="utf-8")
+    planned = plan(level, **settings)
+    assert planned.groups is None
+    assert not any("groups" in remark for remark in planned.remarks)

@@ -43,13 +43,17 @@ class GroupsPlan:
         """Return a sentence for the plan's reader; None if no region would be joined."""
         if self.draws == regions:
             return None
-        change = f"{100 * self.grouped_error:.3g}% of all people instead of {100 * self.total_error:.3g}%"
-        joined = f"of {regions} regions, servers would join the small ones into groups with {self.draws} draws of noise"
+        with_groups, without = (f"{float(f'{100 * e:.3g}'):,g}%" for e in (self.grouped_error, self.total_error))
+        change = f"{with_groups} of all people instead of {without}"
+        number = "1 draw" if self.draws == 1 else f"{self.draws} draws"
+        joined = f"of {regions} regions, servers would join the small ones into groups with {number} of noise"
         if self.recommended == "auto":
             return f'{joined}: a total error of {change}. Give groups = "auto" (--groups auto).'
         if course:
+            same = with_groups == without
+            effect = f", with a total error of {without} either way" if same else f": a total error of {change}"
             return (
-                f"{joined}: a total error of {change}, if regions are independent. Where they rise and fall together, "
+                f"{joined}{effect}, if regions are independent. Where they rise and fall together, "
                 'groups = "auto" is better; compare both with `dpcrowd simulate --model`.'
             )
         return f'{joined}: a total error of {change}. That is not worth it: leave groups "off".'

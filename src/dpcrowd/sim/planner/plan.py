@@ -252,7 +252,8 @@ def plan(
         texts = [None if target is None else advice_on_goal(request, prediction, target)]
         texts.append(advice_on_hidden(request, prediction))
         remarks += [f"{text}." for text in texts if text is not None]
-    return _assemble(request, prediction, target, solution, remarks, epsilons, names)
+    learns_shares = file is not None and bool(file.crowd.get("share_width"))
+    return _assemble(request, prediction, target, solution, remarks, epsilons, names, learns_shares)
 
 
 _SETTINGS = (
@@ -325,6 +326,7 @@ def _assemble(
     remarks: list[str],
     epsilons: Sequence[float] | None,
     names: tuple[str, ...] | None,
+    learns_shares: bool,
 ) -> NetworkPlan:
     config = config_of(request)
     static = None if config.network.dynamic else _links(request)
@@ -336,7 +338,8 @@ def _assemble(
     by_reach = [_row(request, predict(request, choice.reach, choice.samples)) for choice in choices(request)]
     by_reach.append(by_reach.pop(0))  # "all" comes last
     facts = facts_of(request, prediction.reach)
-    groups = None if request.has_shares_by_region else plan_groups(facts, prediction)  # which need one share per server
+    # Groups need one share per server, and relay refuses them together with shares that it learns.
+    groups = None if request.has_shares_by_region or learns_shares else plan_groups(facts, prediction)
     if groups is not None and (
         (remark := groups.remark(len(request.levels), facts.model.course is not None)) is not None
     ):

@@ -86,7 +86,7 @@ def merged_regions(request: PlanRequest, prediction: Prediction, region: int) ->
     number = 1
     while number < len(order):
         group = [region, *order[:number]]
-        changed = replace(request, levels=levels.merged(group))
+        changed = request.merge_regions(group)
         if (
             _may_be_visible(prediction, group)
             and len(changed.levels) - 1 not in predict(changed, prediction.reach).hidden

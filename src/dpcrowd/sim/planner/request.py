@@ -337,6 +337,21 @@ class PlanRequest:
             **{name: getattr(self, name) for name in _SETTINGS},
         )
 
+    def merge_regions(self, numbers: Sequence[int]) -> PlanRequest:
+        """Return the same request with some regions merged into one, which comes last.
+
+        Of the merged region a server counts the mean of its shares there, weighted by the expected people.
+        """
+        levels = self.levels.merged(numbers)
+        if not self.has_shares_by_region:
+            return replace(self, levels=levels)
+        others = [k for k in range(len(self.levels)) if k not in numbers]
+        weights = np.maximum(np.array(self.levels.level)[list(numbers)], 1e-9)
+        shares = np.array(self.shares, dtype=np.float64)
+        merged = shares[:, list(numbers)] @ weights / weights.sum()
+        columns = np.column_stack([shares[:, others], merged])
+        return replace(self, levels=levels, shares=tuple(_floats(row) for row in columns))
+
     def in_slots_of(self, seconds: float) -> PlanRequest:
         """Return the same request with another slot length: the promise covers the same time, or a little more.
 

@@ -45,7 +45,7 @@ def test_a_plain_file_is_read(write: Write) -> None:
     assert truth.dtype == np.int64
     assert data.change_var.tolist() == [(4 + 9) / 2, (4 + 0) / 2]
     assert data.model.diagonal_transition == 1.0
-    assert any("whole series" in note for note in data.notes)
+    assert any("complete series" in note for note in data.notes)
 
 
 def test_forms_of_a_file(write: Write) -> None:

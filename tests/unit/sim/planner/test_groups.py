@@ -8,6 +8,7 @@ import numpy as np
 
 import dpcrowd
 from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.planner.groups import GroupsPlan
 from dpcrowd.sim.planner.toml import toml_text
 
 NETWORK: dict[str, Any] = {"servers": 4, "density": 1.0, "window": 20, "advice": False, "epsilons": [1.0]}
@@ -46,3 +47,13 @@ def test_with_a_model_independent_regions_gain_nothing() -> None:
     assert result.groups.recommended == "off"
     assert 1.0 <= result.groups.grouped_error / result.groups.total_error < 1.05
     assert any("rise and fall together" in remark for remark in result.remarks)
+
+
+def test_the_remark_is_readable_where_groups_change_nothing_or_there_is_one_draw() -> None:
+    """A reader of "1 draws of noise: 85.6% instead of 85.6%" looks for a difference that is not there."""
+    same = GroupsPlan("off", 1, 0.8561, 0.8562).remark(40, course=True)
+    assert same is not None
+    assert "1 draw of noise, with a total error of 85.6% either way, if regions are independent" in same
+    large = GroupsPlan("auto", 2, 10.74, 3.45).remark(3, course=False)
+    assert large is not None
+    assert "2 draws of noise: a total error of 345% of all people instead of 1,070%." in large

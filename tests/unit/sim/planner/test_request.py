@@ -71,6 +71,19 @@ def test_another_slot_never_shortens_the_promise(span: int, seconds: float, slot
     assert PlanRequest(levels=levels, horizon=span, slot=900).in_slots_of(seconds).horizon == slots
 
 
+def test_shares_by_region_are_merged_with_their_regions() -> None:
+    """A plan with shares by region ended with an error as soon as it tried to merge a region that is too small."""
+    shares = ((0.9, 0.5, 0.1), (0.1, 0.5, 0.9))
+    request = PlanRequest(levels=read_levels({"a": 10, "b": 20, "c": 30}, 4), shares=shares, servers=2)
+    merged = request.merge_regions([0, 2])
+    assert merged.levels.regions == ("b", "a+c")
+    assert merged.shares == ((0.5, pytest.approx(0.3)), (0.5, pytest.approx(0.7)))
+    result = dpcrowd.plan(
+        {"a": 1, "b": 2, "c": 3000}, process_var=4, shares=shares, servers=2, window=20, graph="ring", epsilons=[1.0]
+    )
+    assert any("cannot be told from 0" in remark for remark in result.remarks)
+
+
 def test_merged_regions_are_counted_together() -> None:
     """One draw of noise for all of them is the point of merging."""
     merged = read_levels({"a": 10, "b": 20, "c": 30}, [1, 2, 3]).merged([0, 2])
