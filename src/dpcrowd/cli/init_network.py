@@ -109,7 +109,10 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
         "epsilon": format_epsilon(guarantee.epsilon),
         **{name: getattr(guarantee, name) for name in ("users", "servers_per_slot", "regions_per_slot", "correlation")},
         "scheme": method.name,
-        **{name: getattr(method, name) for name in ("samples", "reach", "lag", "process_var", "observation")},
+        **{
+            name: getattr(method, name)
+            for name in ("samples", "reach", "lag", "turnover", "process_var", "observation")
+        },
         "shares": {server.name: server.share for server in network.servers},
         "shares_by_region": {server.name: dict(server.shares) for server in network.servers if server.shares},
         "links": [link.between for link in network.links],

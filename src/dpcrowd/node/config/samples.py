@@ -77,6 +77,7 @@ def sample_network(
     samples: int | None = None,
     reach: int | Literal["all"] | None = None,
     lag: int | None = None,
+    turnover: float | None = None,
     process_var: float | Sequence[float] | None = None,
     observation: str = "binomial",
     shares: Mapping[str, float] | None = None,
@@ -94,7 +95,7 @@ def sample_network(
     keys         "ed25519:..." by server; default: placeholders that load, but have no private key
     endpoints    "tls/host:port" by server; default: ports of this machine from 7447 on
     interval     slots from sample to sample; None: adaptive sampling, the only kind that dpcrowd-plus has; relay has
-                 `samples`, `reach` and `lag` instead, and those that are None have its defaults
+                 `samples`, `reach`, `lag` and `turnover` instead, and those that are None have its defaults
     process_var  Q, one number or one per region; default: `usual_process_var`
     """
     names = sample_names(servers) if isinstance(servers, int) else tuple(servers)
@@ -115,8 +116,8 @@ def sample_network(
         regions_per_slot=_unless("regions_per_slot", regions_per_slot, 1),
         correlation=_unless("correlation", correlation, 1.0),
         scheme=quoted(scheme),
-        schedule=_records(samples, reach, lag) if scheme == "relay" else _schedule(interval),
-        others=_ADAPTIVE if scheme == "relay" else _records(None, None, None),
+        schedule=_records(samples, reach, lag, turnover) if scheme == "relay" else _schedule(interval),
+        others=_ADAPTIVE if scheme == "relay" else _records(None, None, None, None),
         process_var=_numbers(variance),
         observation=_observation(observation),
         servers="\n".join(
@@ -251,9 +252,9 @@ def _schedule(interval: int | None) -> str:
     )
 
 
-def _records(samples: int | None, reach: int | Literal["all"] | None, lag: int | None) -> str:
+def _records(samples: int | None, reach: int | Literal["all"] | None, lag: int | None, turnover: float | None) -> str:
     """Return the settings of relay; those that are None as comments of the advanced sample."""
-    values = {"samples": samples, "reach": '"all"' if reach == "all" else reach, "lag": lag}
+    values = {"samples": samples, "reach": '"all"' if reach == "all" else reach, "lag": lag, "turnover": turnover}
     return "\n".join(
         f"#+ {name} = {default}\t# {text}" if values.get(name) is None else f"{name} = {values[name]}\t# {text}"
         for name, (default, text) in _RECORDS.items()
