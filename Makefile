@@ -3,9 +3,9 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-# Processes for pytest: one more than there are cores, because tests of live servers spend much of their time waiting.
+# Processes for pytest: two more than there are cores, because the two that run tests of live servers mostly wait.
 CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-JOBS   ?= $(shell expr $(CORES) + 1)
+JOBS   ?= $(shell expr $(CORES) + 2)
 
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed

@@ -23,8 +23,8 @@ import yaml
 
 from dpcrowd.node.config import token_hash
 from dpcrowd.node.metrics.families import FAMILIES
-from node_support_live import free_ports
 from node_support_trial import Trial, feeding, trial_of, until
+from ports_support import free_ports
 from project_support import ROOT
 
 MONITORING = ROOT / "examples" / "monitoring"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_node
 from dpcrowd.node.config.samples import sample_network
 from dpcrowd.node.storage import Storage
+from ports_support import free_ports
 
 __all__ = ["BUDGET", "MINUTE", "NETWORK", "Node", "answering", "copy_of", "free_port", "paid", "run", "set_ports"]
 
@@ -101,9 +101,7 @@ def copy_of(trial: Path, folder: Path) -> Path:
 
 
 def free_port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
+    return free_ports(1)[0]
 
 
 def set_ports(path: Path, http: int, transport: int) -> None:

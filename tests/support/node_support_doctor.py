@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from pathlib import Path
 from typing import Any
 
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.doctor import Finding, examine
 from dpcrowd.node.storage import Storage
+from ports_support import free_ports
 
 __all__ = ["MINUTE", "change", "look", "of", "on_free_ports", "pay", "problems"]
 
@@ -19,7 +19,7 @@ MINUTE = 60 * 10**9
 def on_free_ports(trial: Path, folder: Path) -> Path:
     """A copy of a trial of three servers."""
     shutil.copytree(trial, folder)
-    free = _free_ports(6)
+    free = free_ports(6)
     for file in (folder / "network.toml", *(folder / f"server-{number}" / "node.toml" for number in (1, 2, 3))):
         text = file.read_text(encoding="utf-8")
         for number in range(3):
@@ -28,14 +28,6 @@ def on_free_ports(trial: Path, folder: Path) -> Path:
             )
         file.write_text(text, encoding="utf-8")
     return folder
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def look(net: Path, server: str = "server-1", **settings: Any) -> list[Finding]:

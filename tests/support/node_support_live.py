@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -20,20 +19,9 @@ from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
 from dpcrowd.privacy import Noise
 from node_support_config import toml
+from ports_support import free_ports
 
 TOKENS = {"checkin": "token for check-ins", "admin": "token for operators"}
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on at the moment."""
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def write_network(

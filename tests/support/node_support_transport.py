@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import ports_support
 from dpcrowd.node.transport.base import Peer
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
@@ -28,14 +28,9 @@ __all__ = ["NETWORK", "Line", "Server", "free_ports", "raw_session", "tls_files"
 
 
 def free_ports(names: Iterable[str]) -> dict[str, int]:
-    """A port for each name that nobody listens on; held together, so that no two are the same."""
-    sockets = {name: socket.socket() for name in names}
-    for each in sockets.values():
-        each.bind(("127.0.0.1", 0))
-    ports = {name: int(each.getsockname()[1]) for name, each in sockets.items()}
-    for each in sockets.values():
-        each.close()
-    return ports
+    """A port for each name that nobody listens on."""
+    chosen = list(names)
+    return dict(zip(chosen, ports_support.free_ports(len(chosen)), strict=True))
 
 
 async def until(condition: Callable[[], bool], what: str) -> float:

@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -22,11 +21,11 @@ from dpcrowd.cli.main import main
 from dpcrowd.node.config import NodeConfig, load_pair
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.payments import Payment
+from ports_support import ports_in_a_row
 
 __all__ = ["LONG", "Answer", "Trial", "change", "feeding", "trial_of", "until"]
 
 LONG = 30.0
-_given: set[int] = set()  # ports of this process's trials, whose servers may not have started yet
 
 
 class Answer:
@@ -171,7 +170,7 @@ def trial_of(folder: Path, servers: int = 3, *options: str) -> Iterator[Trial]:
 
     Its scheme samples in every slot, so that tests do not wait for the next sample; `options` may choose another one.
     """
-    base = _free_base(2 * servers)
+    base = ports_in_a_row(2 * servers)
     ports = ["--port", str(base), "--http-port", str(base + servers)]
     words = ["init", str(folder / "net"), "--dev", "--servers", str(servers), "--slot", "1s", "--json", *ports]
     words += [] if "--scheme" in options else ["--scheme", "dpcrowd-w"]
@@ -223,22 +222,3 @@ def until(true: Callable[[], bool], what: str) -> float:
         assert time.monotonic() - began < LONG, f"waited {LONG:g} s in vain: {what}"
         time.sleep(0.02)
     return time.monotonic() - began
-
-
-def _free_base(count: int) -> int:
-    """The first of so many ports in a row that are free now, and were not given before."""
-    for base in range(20_000 + os.getpid() % 10_000, 60_000, count):
-        held: list[socket.socket] = []
-        if _given & set(range(base, base + count)):
-            continue
-        try:
-            for number in range(count):
-                held.append(socket.create_server(("127.0.0.1", base + number)))
-        except OSError:
-            continue
-        finally:
-            for one in held:
-                one.close()
-        _given.update(range(base, base + count))
-        return base
-    raise AssertionError("no free ports")

@@ -34,7 +34,7 @@ from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 from node_support_api import FakeService, app_of
-from node_support_live import free_ports
+from ports_support import free_ports
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ROOT = Path(__file__).parents[2]
