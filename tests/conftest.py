@@ -118,7 +118,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     At most two workers have files of live tests at the same time, and take the next one as soon as they have finished
     one; the others take something else. A lane spends much of its time waiting, which is why `make unit` has two
     workers more than there are cores. xdist's own groups would change the ids of tests, and this pytest does not allow
-    that.     `make fast`, which has no live tests, asks for another scheduler (`--dist worksteal`) and gets it.
+    that. `make fast`, which has no live tests, asks for another scheduler (`--dist worksteal`) and gets it.
     """
     if config.getoption("dist") == "worksteal":
         return None
