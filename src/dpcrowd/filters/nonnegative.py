@@ -35,8 +35,8 @@ def nonnegative_view(estimate: Floats, variance: Floats) -> Floats:
     values = np.asarray(estimate, dtype=np.float64).reshape(-1, shape[-1])
     widths = np.broadcast_to(variance, shape).reshape(values.shape)
     known = np.isfinite(values)
-    given = (np.isfinite(widths) & (widths >= 0.0)) | ~known
-    widths = np.where(given.all(axis=1, keepdims=True), np.where(known, widths, 0.0), 1.0)
+    is_usable = (np.isfinite(widths) & (widths >= 0.0)) | ~known
+    widths = np.where(is_usable.all(axis=1, keepdims=True), np.where(known, widths, 0.0), 1.0)
     values = np.where(known, values, 0.0)
     total = np.maximum(values.sum(axis=1, keepdims=True), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -50,7 +50,7 @@ __all__ = [
 _SUM_TOLERANCE = 1e-6
 
 _LEAST_PART = 1e-9
-"""Of the variance: rounding must not make a posterior certain."""
+"""No posterior variance is below this part of the prior one: rounding must not make an estimate certain."""
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,11 @@ LIMIT = 36.0
 _WIDTHS = ((1.0, 0.6), (2.0, 0.1), (4.0, 0.1), (8.0, 0.1), (15.0, 0.1))  # factors of the width, and their weights
 _WIDEST = 15.0
 _LEAST_SHARE = 0.01
-"""Of an equal part: no learned share is smaller."""
+"""No learned share is smaller than this part of an equal share."""
 _FIRST_DEVIATION = 0.5
 """Standard deviation of a crowd of which nothing is known, in units of its first estimate."""
 _FIRST_FACTOR = 4.0
-"""Of the variance of that estimate."""
+"""The factor by which the variance of that estimate is enlarged."""
 _LEAST_PART = 1e-9
 
 
@@ -166,11 +166,11 @@ def shrunk_shares(learner: ShareLearner, one: int, width: float) -> tuple[Floats
     most = np.square(_WIDEST * width)
     variances, directions = np.linalg.eigh(0.5 * (spread + spread.swapaxes(1, 2)))
     variances = np.clip(variances, _LEAST_PART * most, most)
-    said = np.maximum(1.0 / variances - 1.0 / most, 0.0)
+    information = np.maximum(1.0 / variances - 1.0 / most, 0.0)
     pull = np.einsum("dij,di->dj", directions, off) / variances
     factors, weights = (np.array(column) for column in zip(*_WIDTHS, strict=True))
     prior = np.square(factors * width)[:, None, None]
-    var = 1.0 / (said + 1.0 / prior)
+    var = 1.0 / (information + 1.0 / prior)
     evidence = 0.5 * (np.square(pull) * var + np.log(var / prior)).sum(axis=(1, 2)) + np.log(weights)
     weight = np.exp(evidence - evidence.max())
     weight = (weight / weight.sum())[:, None, None]

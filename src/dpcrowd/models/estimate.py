@@ -328,5 +328,6 @@ def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
         sums[4] += float(np.abs(block.series.value[present]).sum())
         sums[5] += float(present.sum())
     totals: list[float] = sums.tolist()
-    people, cells = totals[4] or float("nan"), max(totals[5], 1.0)  # of nobody there is no relative error
+    # A series of zeros has no relative error.
+    people, cells = totals[4] or float("nan"), max(totals[5], 1.0)
     return Scores(totals[0] / people, totals[1] / people, totals[2] / cells, totals[3] / cells, slots)

@@ -79,7 +79,7 @@ class ArrivingRecords:
 
     @cached_property
     def _always(self) -> Bools:
-        """Whose records a receiver has at once over all links that were drawn, (n, m): its own, above all."""
+        """The servers whose records a receiver has in their own slot, whichever links were drawn, (n, m)."""
         return np.asarray((self._delays[:, self._rows] == 0).all(axis=0))
 
     @cached_property

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _ROUNDING = 1e-6
-"""Of a share that was written with six decimals."""
+"""The largest rounding error of a share that was written with six decimals."""
 
 
 def begin_learning(state: RelayState, shares: Floats) -> None:

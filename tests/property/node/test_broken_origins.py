@@ -34,12 +34,12 @@ LINKS = {
 
 
 class Lie(NamedTuple):
-    """What a broken server sends to an honest one in a slot: a record of a broken origin, or two as a proof.
+    """A message of a dishonest server to an honest one: one record of a dishonest origin, or two of them as a proof.
 
-    ago     of how many slots before
-    values  which records, of three that the origin has signed for the slot
-    hops    how far they have travelled, as the sender says
-    early   before honest servers have exchanged anything in this slot, or after
+    ago     the age of these records, in slots
+    values  which of the three records that the origin has signed for that slot
+    hops    the number of links that they have travelled, according to the sender
+    early   whether it arrives before the honest servers exchange their own records of this slot
     """
 
     slot: int

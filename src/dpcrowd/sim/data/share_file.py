@@ -31,9 +31,11 @@ _COLUMNS = ({"server", "share"}, {"server", "region", "share"})
 
 @dataclass(frozen=True)
 class ShareFile:
-    """The shares of a file by server and region; the region is None in a file without regions.
+    """The contents of a file of shares.
 
-    servers  their names, in the order of their first lines
+    servers    their names, in the order of their first lines
+    by_region  whether the file has a column of regions
+    values     shares by server and region; without that column the region is None
     """
 
     path: str
