@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -49,6 +50,16 @@ def test_a_slot_that_was_fed_too_late_has_no_truth(tmp_path: Path) -> None:
     comparison.add(3, next(crowd.slots()), in_time=False)
     assert comparison.after(-1).truth == [None]
     assert comparison.after(-1).naive[0] is not None
+
+
+def test_the_address_of_the_page_accepts_connections_before_its_thread_has_begun(tmp_path: Path) -> None:
+    """It is printed at once: without that, a fast browser shows an error instead of the page."""
+    comparison, network, _ = make(tmp_path)
+    page = PageThread(make_page_app(network.nodes, comparison))
+    address = httpx.URL(page.address)
+    assert address.port is not None
+    with socket.create_connection((address.host, address.port), timeout=5), page:
+        pass
 
 
 @pytest.mark.slow
