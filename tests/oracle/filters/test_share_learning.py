@@ -12,6 +12,7 @@ from dpcrowd.filters.share_learning import FinalSlot, learn_shares, shrunk_share
 from dpcrowd.filters.uncertain_shares import fuse_uncertain
 
 SERVERS, REGIONS = 5, 2
+CROWD_VAR = np.array([90_000.0, 4_000.0])  # of the first estimate: comparable with its assumed deviation
 
 
 def some_public(rng: np.random.Generator) -> Floats:
@@ -22,7 +23,7 @@ def final_slot(rng: np.random.Generator, slot: int, shares: Floats, crowd: Float
     origins = np.flatnonzero(rng.random(SERVERS) < 0.7)
     noise_var = rng.uniform(20.0, 60.0, len(origins))
     noisy = shares[origins] * crowd + rng.normal(0.0, 5.0, (len(origins), REGIONS))
-    return FinalSlot(slot, origins, noisy, noise_var, crowd, np.zeros(REGIONS), shares)
+    return FinalSlot(slot, origins, noisy, noise_var, crowd, CROWD_VAR, shares)
 
 
 def centred(var: Floats) -> Floats:
@@ -55,7 +56,7 @@ def test_the_learner_is_a_dense_kalman_filter(turnover: float) -> None:
     for k in range(REGIONS):
         mean, cov = np.zeros(2 * SERVERS + 1), np.zeros((2 * SERVERS + 1, 2 * SERVERS + 1))
         mean[0], mean[1 : SERVERS + 1] = crowd[k], public[:, k]
-        cov[0, 0] = (0.5 * crowd[k]) ** 2
+        cov[0, 0] = (0.5 * crowd[k]) ** 2 + 4.0 * CROWD_VAR[k]
         cov[1 : SERVERS + 1, 1 : SERVERS + 1] = centred((15 * 0.1 * public[:, k]) ** 2)
         cov[SERVERS + 1 :, SERVERS + 1 :] = centred(crowd[k] * public[:, k])
         dense.append((mean, cov))
