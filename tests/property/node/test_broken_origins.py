@@ -115,11 +115,12 @@ def play(lies: list[Lie]) -> tuple[Network, list[tuple[object, ...]]]:
             node.give(on.DeadlinePassed(node.view.ends(slot), slot))
         network.deliver()
         kept = {
-            tuple(sorted((one.slot, one.origin, one.kind) for one in records_of(node).contents())) for node in nodes
+            tuple(sorted((one.slot, one.origin, one.kind) for one in records_of(node).held.contents()))
+            for node in nodes
         }
         assert len(kept) == 1, "all have the same records and know of the same proofs"
         for node in nodes:
-            checks = records_of(node)._checks
+            checks = records_of(node).arrivals._checks
             assert all(checks[f"server-{near}"] <= 4 * 5 * FACTS.lag for near in HONEST)
     return network, sent
 
@@ -151,5 +152,5 @@ def test_no_more_counts_of_an_origin_than_its_account_allows() -> None:
     for number in HONEST:
         node = network.nodes[number]
         records = records_of(node)
-        assert records.refused["server-3", "above-account"] == SLOTS - 3, "slots 0, 2 and 5 are allowed"
+        assert records.arrivals.refused["server-3", "above-account"] == SLOTS - 3, "slots 0, 2 and 5 are allowed"
         assert not [one for one in node.refused if one.sender != "server-3"]

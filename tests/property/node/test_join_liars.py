@@ -54,7 +54,7 @@ def world() -> World:
     node = network.nodes[1]
     assert node.machine.records is not None
     view = network.nodes[JOINER].view
-    stored = tuple(one for one in node.machine.records.contents() if one.origin != "server-2")
+    stored = tuple(one for one in node.machine.records.held.contents() if one.origin != "server-2")
     return World(view, stored, node.machine.server.finalised_state(), lonely.nodes[3].machine.server.finalised_state())
 
 

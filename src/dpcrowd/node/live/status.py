@@ -130,9 +130,9 @@ def network_status(
             refused_last={
                 reason: rfc3339(at) for (sender, reason), at in (refused_last or {}).items() if sender == name
             },
-            records_received=0 if records is None else _total(records.received_by, sender=name),
-            records_forwarded=0 if records is None else records.forwarded_to[name],
-            records_late=0 if records is None else _total(records.late_by, sender=name),
+            records_received=0 if records is None else _total(records.arrivals.received_by, sender=name),
+            records_forwarded=0 if records is None else records.forwarding.forwarded_to[name],
+            records_late=0 if records is None else _total(records.arrivals.late_by, sender=name),
         )
         for name in network.neighbours(server, max(slot, 0))
     ]
@@ -160,7 +160,7 @@ def network_status(
         lag=None if records is None else records.terms.lag,
         samples=None if records is None else records.terms.samples,
         reach=None if records is None else records.terms.reach or "all",
-        servers=[] if records is None else [_server_status(records, name) for name in records.view.names],
+        servers=[] if records is None else [_server_status(records, name) for name in records.revisions.current.names],
         joined_from=[] if joined is None else list(joined.sources),
         joined_slot=None if joined is None else joined.slot,
         join_disagreement=list(contradicting),
@@ -243,17 +243,19 @@ def _rounded(value: float) -> float | None:
 
 def _server_status(records: Records, name: str) -> ServerStatus:
     """Return what the records of a server show of it."""
-    overdue = records.overdue(name)
+    overdue = records.waiting.overdue(name)
     return ServerStatus(
         name=name,
-        last_record=records.last_slot(name),
+        last_record=records.held.last_slot(name),
         overdue=overdue,
-        missing=overdue is not None and records.is_final(overdue),
+        missing=overdue is not None and records.waiting.is_final(overdue),
         suspected_since=records.suspects.get(name),
-        equivocation=records.equivocators.get(name),
-        records=_total(records.received_by, origin=name),
-        records_late=_total(records.late_by, origin=name),
-        records_refused={reason: count for (who, reason), count in sorted(records.refused.items()) if who == name},
+        equivocation=records.arrivals.equivocators.get(name),
+        records=_total(records.arrivals.received_by, origin=name),
+        records_late=_total(records.arrivals.late_by, origin=name),
+        records_refused={
+            reason: count for (who, reason), count in sorted(records.arrivals.refused.items()) if who == name
+        },
     )
 
 

@@ -170,7 +170,7 @@ class Join:
             if not taken:
                 return False, [*instructions, self._put_off(others, slot, records.terms.lag)]
             try:
-                server.join(states[taken[0]], records.all_messages(), taken, records.lag_shares(slot))
+                server.join(states[taken[0]], records.held.all_messages(), taken, records.revisions.lag_shares(slot))
             except BadInput as error:
                 instructions += [self._refuse(name, slot, error) for name in taken]
                 states = {name: state for name, state in states.items() if name not in taken}
@@ -268,7 +268,8 @@ def _is_public(since: int, slot: int, records: Records) -> bool:
     A server that has returned to earlier slots, or took a revision late, has accounts of its own for L slots. Where an
     earlier revision is not known, any slot of it can be the first one; its records cannot be checked here anyway.
     """
-    return since <= max(slot - records.terms.lag + 1, records.first_known) or since in records.account_starts()
+    revisions = records.revisions
+    return since <= max(slot - records.terms.lag + 1, revisions.first_known) or since in revisions.account_starts()
 
 
 def _listed(names: Iterable[str]) -> str:

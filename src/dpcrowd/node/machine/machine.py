@@ -191,12 +191,12 @@ class Machine:
         if isinstance(stimulus, on.StorageFailed):
             self._memory.storing_failed()
             if self.records is not None:
-                self.records.storing_failed()
+                self.records.held.storing_failed()
         elif not isinstance(stimulus, on.SampleStored | on.LinksClosed | on.LinksOpened):
             # Those come in the middle of instructions, some of which are still to be carried out.
             self._memory.storing_done()
             if self.records is not None:
-                self.records.storing_done()
+                self.records.held.storing_done()
         match stimulus:
             case on.SlotEnded(at_ns, slot):
                 return self._end_slot(at_ns, slot)
@@ -373,7 +373,7 @@ class Machine:
         (_, renewed), self._renewed = self._renewed, None
         self.revision = replace(self.revision, view=replace(self.view, sign=renewed.sign, expires=renewed.expires))
         if self.records is not None:
-            self.records.use_key(self.view)
+            self.records.revisions.use_key(self.view)
         return [do.Link(max(self.view.next_seal(at_ns), 0), anew=True, rest=True)]
 
     # ------------------------------------------------------------------------------------------------- the slot
@@ -445,7 +445,7 @@ class Machine:
             record = None
             if self.records is not None:
                 own = self.records.add_own(slot, nano, noisy, self.server.open_groups())
-                record = do.StoredRecord(slot, self.records.me, "record", own)
+                record = do.StoredRecord(slot, self.view.name, "record", own)
             state = self.server.save()
             instructions.append(do.StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), state, record))
         else:
@@ -495,8 +495,8 @@ class Machine:
         to = tuple(view.names[number] for number in sorted(expected))
         self._exchange = Exchange(slot, own := self._own_payload(), expected, sent=not waits)
         if self.records is not None:
-            self._exchange.awaited = self.records.awaited(slot)
-            self.records.mark_own_sent(slot, to)
+            self._exchange.awaited = self.records.waiting.awaited(slot)
+            self.records.forwarding.mark_own_sent(slot, to)
         self.trust.note_message(slot)
         if expected or waits:
             instructions.append(do.Send(slot, own, to, view.sends(slot) if waits else None, self._own_kind()))
@@ -559,8 +559,8 @@ class Machine:
             fused, unfit = exchange.fuse(self.server)
         else:
             self._attended = exchange.slot if exchange.heard else self._attended
-            self.records.end_slot(exchange.slot)
-            fused, usable = fuse_records(self.server, self.records.messages())
+            self.records.waiting.end_slot(exchange.slot)
+            fused, usable = fuse_records(self.server, self.records.held.messages())
         self.calibration.add(exchange.slot, self.server.innovations)
         view, names = self.view, self.view.names
         senders = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
@@ -578,7 +578,7 @@ class Machine:
         store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until)
         if self.records is not None:
             final, smoothed = exchange.slot - self.records.terms.lag, Smoothing(self.server, view.first_slot)
-            store = replace(store, records=self.records.store(), final_until=final, smoothed=smoothed)
+            store = replace(store, records=self.records.held.store(), final_until=final, smoothed=smoothed)
             refusals += self.records.suspect(self.server.suspects(), exchange.slot)
         self._unsent = None if exchange.sent else exchange.slot
         forget = [do.ForgetCheckIns(exchange.slot)] if exchange.sent else []
@@ -593,7 +593,7 @@ class Machine:
         if exchange is not None and exchange.slot == slot:
             exchange.sent = True
             if self.records is not None:
-                self.records.mark_own_sent(slot, self._near())
+                self.records.forwarding.mark_own_sent(slot, self._near())
             forwards = self._forward(at_ns)
             return [*forwards, *self._fuse()] if exchange.complete else forwards
         if self._unsent != slot:
@@ -606,11 +606,11 @@ class Machine:
     def _hear(self, at_ns: int, sender: str, payload: bytes) -> list[Instruction]:
         """Handle a message; release the slot in exchange if it was the last one that was waited for."""
         if self.records is not None:
-            self.records.arrived.clear()
+            self.records.arrivals.arrived.clear()
         instructions = self._hear_message(at_ns, sender, payload)
         if self.records is not None:
             if self._exchange is not None and self._exchange.awaited:
-                self._exchange.awaited = self.records.lacking(self._exchange.slot, self._exchange.awaited)
+                self._exchange.awaited = self.records.waiting.lacking(self._exchange.slot, self._exchange.awaited)
             instructions += self._plan_forward(at_ns)
         exchange = self._exchange
         return [*instructions, *self._fuse()] if exchange is not None and exchange.complete else instructions
@@ -659,7 +659,7 @@ class Machine:
 
     def _count_check(self, sender: str) -> None:
         """Count one more message whose signature is checked, where servers pass records on; refuse it if too many."""
-        if self.records is not None and not self.records.may_check_message(sender):
+        if self.records is not None and not self.records.arrivals.may_check_message(sender):
             raise MessageRefused("rate-limited", f"{sender} sends more than the schedule of all servers can explain.")
 
     def _was_heard(self, sender: str, number: int, slot: int, payload: bytes, checked: CheckedMessage | None) -> bool:
@@ -723,7 +723,7 @@ class Machine:
         assert self.records is not None
         if slot > following:
             raise MessageRefused("wrong-slot", f"{sender} sent slot {slot}, which is not open yet.")
-        view = self.records.view_of(digest)
+        view = self.records.revisions.by_digest(digest)
         if slot == following:
             self._early.keep_forward(sender, slot, payload)
             return []
@@ -745,7 +745,7 @@ class Machine:
         """Take the records of a message that was checked."""
         assert self.records is not None
         body, now = checked.body, max(self.server.slot, following - 1)
-        return self.records.receive(sender, body.relayed, body.equivocations, now, self.server)
+        return self.records.arrivals.receive(sender, body.relayed, body.equivocations, now, self.server)
 
     def _near(self) -> list[str]:
         """Return the neighbours in the slot that was sealed last that can be reached, in the order of their numbers.
@@ -763,7 +763,11 @@ class Machine:
     def _plan_forward(self, at_ns: int) -> list[Instruction]:
         """Have records passed on in a moment, if somebody lacks any."""
         assert self.records is not None
-        if self._forward_planned or not self._may_forward(at_ns) or not self.records.has_outgoing(self._near()):
+        if (
+            self._forward_planned
+            or not self._may_forward(at_ns)
+            or not self.records.forwarding.has_outgoing(self._near())
+        ):
             return []
         self._forward_planned = True
         return [do.ScheduleForward(at_ns + _BATCH_NS)]
@@ -778,18 +782,18 @@ class Machine:
         """Send a neighbour whose link has come up all records of the last slots."""
         if self.records is None:
             return []
-        self.records.link_up(neighbour)
+        self.records.forwarding.link_up(neighbour)
         exchange, number = self._exchange, self.view.number(neighbour)
         if number is None or self.server.slot < 0 or (exchange is not None and not exchange.sent):
             return []  # they leave when the own message has left
         if exchange is not None:
-            self.records.mark_own_sent(exchange.slot, [neighbour])  # it gets the slot's message once more
+            self.records.forwarding.mark_own_sent(exchange.slot, [neighbour])  # it gets the slot's message once more
         return self._send_records([neighbour], to_all=False)
 
     def _send_records(self, neighbours: Sequence[str], *, to_all: bool) -> list[Instruction]:
         assert self.records is not None
         view, slot, instructions = self.view, self.server.slot, list[Instruction]()
-        for part in self.records.outgoing(neighbours, to_all=to_all):
+        for part in self.records.forwarding.outgoing(neighbours, to_all=to_all):
             head = VERSION, view.digest, view.me, slot, 2, self.trust.counter
             body = Body(*head, heard={}, relayed=part.records, equivocations=part.proofs)
             instructions.append(do.Send(slot, encode(body, view.sign), part.to, kind="forward"))
@@ -815,7 +819,7 @@ class Machine:
         assert self.records is not None
         if not self.records.lacks_revision(self.server, now):
             return []
-        known = self.records.first_known
+        known = self.records.revisions.first_known
         first = known + self.records.terms.lag - 1
         text = (
             f"the revision of the network that was valid before slot {known} is not known here, so records of "
@@ -913,9 +917,9 @@ class Machine:
         self.trust.undo_payment()
         if self.records is not None:
             self.records.drop_own(slot)
-            self.records.doubt_sent()
+            self.records.forwarding.doubt_sent()
             if self._exchange is None:  # the slot was released with them
-                self.records.undo_fusion()
+                self.records.held.undo_fusion()
         self.server.observe(slot, None)
         self._early.again(slot, payloads)
         return [do.NotSampled(slot, "storage"), *self._open_exchange(at_ns, slot, None)]

@@ -1,20 +1,25 @@
-"""One revision of the network as a server sees it, and how its estimates pass from one revision to the next.
+"""Revisions of the network as a server sees them, and how its estimates pass from one revision to the next.
 
-The view holds what the protocol needs of the configuration: numbers and names, links, times, and how to sign.
+The view holds what the protocol needs of the configuration: numbers and names, links, times, and how to sign. Where
+servers pass records on, those of the last L slots are checked by the revisions that were valid in their slots
+(`KnownRevisions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.wire import Sign, Verify, most_bytes
 from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.server import Server
 
-__all__ = ["NetworkView", "RecordTerms", "Revision", "begin_horizon", "go_on"]
+__all__ = ["KnownRevisions", "NetworkView", "RecordTerms", "Revision", "begin_horizon", "go_on"]
 
 _LEAST_RECORDS = 64
 _CATCH_UP_MESSAGES = 6  # a transport queues a few messages per neighbour
@@ -53,11 +58,16 @@ class RecordTerms:
         return len(self.offsets) * (self.lag * self.samples // self.length + 1)
 
     @property
+    def farthest(self) -> int:
+        """How many links a record travels at most: no honest one goes farther, whatever a neighbour says."""
+        return len(self.offsets) - 1
+
+    @property
     def most_checks(self) -> int:
         """How many signatures one neighbour may have this server check per slot.
 
         An honest neighbour passes on at most one record and one proof of each origin and slot, which are two signatures
-        (`Records`), in at most two messages, each signed as well. The rest is for the messages of slots, for requests
+        (`arrivals`), in at most two messages, each signed as well. The rest is for the messages of slots, for requests
         to join and for links that come up again.
         """
         return 4 * len(self.offsets) * self.lag + 64
@@ -115,6 +125,11 @@ class NetworkView:
         records = 0 if self.records is None else self.records.per_message
         return most_bytes(len(self.names), len(self.regions), self.form, records) + self.state_bytes
 
+    @property
+    def name(self) -> str:
+        """The name of this server."""
+        return self.names[self.me]
+
     def number(self, name: str) -> int | None:
         """Return the number of a server by its name; None for a stranger."""
         return self.names.index(name) if name in self.names else None
@@ -145,6 +160,85 @@ class Revision:
 
     view: NetworkView
     make_server: Callable[[Account | None], Server]
+
+
+class KnownRevisions:
+    """The revision in use and those before it whose records may still count, where servers pass records on.
+
+    earlier  revisions that were valid before it, oldest first, as far as they are known
+    """
+
+    def __init__(self, view: NetworkView, earlier: Sequence[NetworkView] = ()) -> None:
+        self._views = [*earlier, view]
+
+    @property
+    def current(self) -> NetworkView:
+        """The revision in use."""
+        return self._views[-1]
+
+    @property
+    def terms(self) -> RecordTerms:
+        """What the revision in use says about records."""
+        assert self.current.records is not None
+        return self.current.records
+
+    @property
+    def earlier(self) -> tuple[NetworkView, ...]:
+        """Revisions that were valid before the one in use and whose records may still count, oldest first."""
+        return tuple(self._views[:-1])
+
+    @property
+    def first_known(self) -> int:
+        """The first slot whose revision is known; records of earlier slots cannot be checked."""
+        return self._views[0].first_slot
+
+    def account_starts(self) -> set[int]:
+        """Return the slots with which accounts of origins may have begun: those of revisions, and of a horizon."""
+        ends = self.terms.ends
+        return {view.first_slot for view in self._views} | (set() if ends is None else {ends - self.terms.length})
+
+    def lag_shares(self, last: int) -> Floats | None:
+        """Return the shares of the last L slots up to `last`, slot s at place s mod L, (L, servers); None: as now.
+
+        Shares that differ by region are (L, servers, d).
+
+        A record counts with the share that its origin had in its slot, by the revision that was valid then.
+        """
+        terms, names = self.terms, self.current.names
+        if len(self._views) == 1 or not terms.shares:
+            return None
+        shares = np.stack([np.array(terms.shares)] * terms.lag)
+        for slot in range(max(last - terms.lag + 1, 0), last + 1):
+            view = self.at(slot)
+            if view is None or view.records is None or not view.records.shares:
+                continue
+            if np.shape(view.records.shares)[1:] != shares.shape[2:]:  # of other regions: its records are final
+                continue
+            for number, name in enumerate(names):
+                if (before := view.number(name)) is not None:
+                    shares[slot % terms.lag, number] = view.records.shares[before]
+        return shares
+
+    def at(self, slot: int) -> NetworkView | None:
+        """Return the revision that was valid in a slot; None: it is not known any more."""
+        return next((view for view in reversed(self._views) if view.first_slot <= slot), None)
+
+    def by_digest(self, digest: bytes) -> NetworkView | None:
+        """Return the revision in use, or one of the last L slots, by its digest."""
+        return next((view for view in reversed(self._views) if view.digest == digest), None)
+
+    def use_key(self, view: NetworkView) -> None:
+        """Continue with the same revision and a renewed key."""
+        self._views[-1] = view
+
+    def add(self, view: NetworkView) -> None:
+        """Continue under the next revision; records of earlier slots are checked by the one that was valid then."""
+        self._views.append(view)
+
+    def forget_before(self, first: int) -> None:
+        """Forget revisions that were not valid in slot `first`, or later."""
+        while len(self._views) > 1 and self._views[1].first_slot <= first:
+            del self._views[0]
 
 
 def go_on(revision: Revision, state: bytes, before: Revision | None, account: Account | None) -> tuple[Server, str]:

@@ -1,16 +1,24 @@
-"""When the servers of a network sample, as their records show: whom a node waits for, and whose record is overdue."""
+"""When the servers of a network sample, as their records show: whom a node waits for, and whose record is overdue.
+
+A slot is released when the records of all origins that sample in it have arrived. The schedule is public; a server that
+has missed a sample has moved its schedule, which shows in the slot of its next record (`Schedules`, by numbers of
+servers). Whoever has missed its last sample is not waited for until a record of it arrives (`Waiting`, by their names,
+which are the same in all revisions).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dpcrowd.arrays import Bools, Ints
-from dpcrowd.node.machine.revision import RecordTerms
+from dpcrowd.node.machine.held_records import HeldRecords, Key
+from dpcrowd.node.machine.revision import KnownRevisions, NetworkView, RecordTerms
 from dpcrowd.sampling.schedule import samples_due
 
-__all__ = ["Schedules"]
+__all__ = ["Schedules", "Waiting"]
 
 
 @dataclass
@@ -91,3 +99,91 @@ class Schedules:
     def _due(self, slot: int) -> Bools:
         """Return who samples in a slot, (servers,)."""
         return samples_due(slot - self._shift, self.terms.samples, self.terms.length, self._offsets)
+
+
+class Waiting:
+    """Whose records a node waits for in a slot, and whose are overdue, by the names of their origins.
+
+    revisions  by which origins are numbered, and when they sample
+    held       records that have arrived
+    schedules  who samples when, and who is missing; for those who show it, and nobody else changes it
+    """
+
+    def __init__(self, revisions: KnownRevisions, held: HeldRecords) -> None:
+        self._revisions, self._held = revisions, held
+        self._released: tuple[int, int] | None = None  # the first and the last slot that this run has released
+        self.schedules = self._learn()
+
+    def hear(self, origin: str, slot: int) -> None:
+        """Learn from a record of an origin, or a proof, when it samples; of a server that has left nothing follows."""
+        number = self._revisions.current.number(origin)
+        if number is not None:
+            self.schedules.hear(number, slot)
+
+    def awaited(self, slot: int) -> set[str]:
+        """Return the origins whose records of a slot are due and have not arrived."""
+        names = self._revisions.current.names
+        return self.lacking(slot, {names[number] for number in self.schedules.expected(slot)})
+
+    def lacking(self, slot: int, origins: Iterable[str]) -> set[str]:
+        """Return those of the origins whose records of a slot have not arrived."""
+        held = self._held
+        return {name for name in origins if Key(slot, name) not in held.records and Key(slot, name) not in held.proofs}
+
+    def end_slot(self, slot: int) -> None:
+        """Note who is missing when a slot is released."""
+        self._released = slot if self._released is None else self._released[0], slot
+        for name in self.awaited(slot):
+            number = self._revisions.current.number(name)
+            assert number is not None
+            self.schedules.miss(number)
+
+    def overdue(self, origin: str) -> int | None:
+        """Return the slot in which an origin should have sampled next and of which there is no record; None: none.
+
+        Why this server itself has no sample, it knows better (`NotSampled`).
+        """
+        view = self._revisions.current
+        number = view.number(origin)
+        if number is None or number == view.me or self._released is None:
+            return None
+        return self.schedules.overdue(number, *self._released)
+
+    def is_final(self, slot: int) -> bool:
+        """Whether a record of a slot would come too late."""
+        return self._released is not None and slot <= self._released[1] - self._revisions.terms.lag
+
+    def learn_again(self) -> None:
+        """Forget who is missing, and learn from the records that are held."""
+        self.schedules = self._learn()
+
+    def take_over(self, before: NetworkView) -> None:
+        """Remember across a revision when each origin has sampled last, which may be longer ago than the lag.
+
+        Without that, every server that samples less than once in `lag` slots would be missing at once, since the first
+        slot of this run. If the revision changes how often servers sample, nothing is overdue before it.
+
+        before  the revision that was in use until now
+        """
+        schedules = self.schedules
+        if not schedules.has_schedule_of(self._revisions.terms):
+            self.schedules = self._learn(self._revisions.current.first_slot)
+            return
+        slots = {name: schedules.last_slot(number) for number, name in enumerate(before.names)}
+        lasts = [Key(slot, name) for name, slot in slots.items() if slot is not None]
+        self.schedules = self._learn(schedules.begins, lasts)
+
+    def clear(self) -> None:
+        """Begin as if no slot had been released."""
+        self._released = None
+        self.learn_again()
+
+    def _learn(self, begins: int = 0, lasts: Iterable[Key] = ()) -> Schedules:
+        """Return when others sample, from the records that are held and from the last ones of each origin."""
+        view = self._revisions.current
+        schedules = Schedules(self._revisions.terms, view.me, begins)
+        for key in sorted({*self._held.records, *lasts}):
+            number = view.number(key.origin)
+            if number is not None:
+                schedules.hear(number, key.slot)
+        return schedules

@@ -78,7 +78,11 @@ class Recorder:
         """Record the start of a run with this machine, which has handled nothing yet."""
         view, trust = machine.view, machine.trust
         text = self._text_of(view.revision)
-        earlier = [] if machine.records is None else [self._text_of(one.revision) for one in machine.records.earlier]
+        earlier = (
+            []
+            if machine.records is None
+            else [self._text_of(one.revision) for one in machine.records.revisions.earlier]
+        )
         texts = [one for one in earlier if one is not None]
         if text is None or len(texts) < len(earlier):
             self._end(f"the file of revision {view.revision}, or of one before it, does not exist any more")
@@ -98,7 +102,7 @@ class Recorder:
                 complete_until=trust.complete_until,
                 following=machine.following,
                 account=self._change(machine.server.account),
-                records=() if machine.records is None else machine.records.contents(),
+                records=() if machine.records is None else machine.records.held.contents(),
                 earlier=tuple(texts),
             )
         )

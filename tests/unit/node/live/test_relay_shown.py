@@ -13,7 +13,7 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.node.api.proofs import check_proof
 from dpcrowd.node.api.views import NetworkStatus
-from dpcrowd.node.machine.records import _Proof
+from dpcrowd.node.machine.held_records import HeldProof
 from dpcrowd.node.wire_records import Equivocation
 from node_support_deployed import RELAY, World, make_files
 from node_support_virtual import VirtualLoop, run_virtually
@@ -95,15 +95,15 @@ def check_proofs_of(live: Any) -> None:
     """Records of a server that is no neighbour are shown as they were signed: with real keys, both verify."""
     records, network = live.executor.machine.records, live.revision
     assert live.proofs().proofs == []
-    key, held = next((key, held) for key, held in sorted(records._held.items()) if key.origin == "c")
-    records._proofs[key] = _Proof(Equivocation(held.record, held.record))
+    key, held = next((key, held) for key, held in sorted(records.held.records.items()) if key.origin == "c")
+    records.held.proofs[key] = HeldProof(Equivocation(held.record, held.record))
     (proof,) = live.proofs().proofs
     assert (proof.network, proof.server, proof.slot) == (network.id, "c", key.slot)
     with pytest.raises(BadInput, match="the two records are the same"):  # both are signed by this server
         check_proof(proof, network.id, network.servers[network.number_of("c")].keys)
     with pytest.raises(BadInput, match="not signed by a key"):
         check_proof(proof, network.id, network.servers[network.number_of("d")].keys)
-    del records._proofs[key]
+    del records.held.proofs[key]
 
 
 def test_a_server_that_is_down_becomes_missing_and_comes_back(files: Path) -> None:

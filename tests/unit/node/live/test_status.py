@@ -188,11 +188,11 @@ def records_of_a_line() -> Records:
 def test_what_records_show_of_servers_is_told() -> None:
     """Each number under its own name: what an origin is to blame for must not be held against a neighbour."""
     records = records_of_a_line()
-    records.received_by.update({("a", "d"): 3, ("c", "d"): 1, ("c", "e"): 2})
-    records.late_by["c", "e"] = 5
-    records.forwarded_to["a"] = 7
-    records.refused.update({("d", "above-account"): 2, ("c", "bad-signature"): 1})
-    records.equivocators["e"], records.suspects["d"] = 17, 12
+    records.arrivals.received_by.update({("a", "d"): 3, ("c", "d"): 1, ("c", "e"): 2})
+    records.arrivals.late_by["c", "e"] = 5
+    records.forwarding.forwarded_to["a"] = 7
+    records.arrivals.refused.update({("d", "above-account"): 2, ("c", "bad-signature"): 1})
+    records.arrivals.equivocators["e"], records.suspects["d"] = 17, 12
     network, sent = network_of(tables(5)), Counter[SendKind]({"data": 4, "heartbeat": 20})
     now = network.clock().opens(30)
     status = network_status(network, "b", set(), {}, Counter(), {}, now, records=records, sent=sent)
@@ -214,8 +214,8 @@ def test_what_records_show_of_servers_is_told() -> None:
 def test_metrics_of_records_are_those_of_the_status() -> None:
     """An alert on a gauge that is never set never fires."""
     records = records_of_a_line()
-    records.refused.update({("d", "bad-signature"): 2, ("c", "bad-signature"): 1})
-    records.equivocators["e"], records.suspects["d"] = 17, 12
+    records.arrivals.refused.update({("d", "bad-signature"): 2, ("c", "bad-signature"): 1})
+    records.arrivals.equivocators["e"], records.suspects["d"] = 17, 12
     network = network_of(tables(5))
     now, joined = network.clock().opens(30), Joined(("a", "c"), 17)
     status = network_status(

@@ -80,7 +80,7 @@ def test_who_restarts_after_a_revision_has_the_records_of_before() -> None:
         node = restart(network, number, FIRST)
         assert "revision-unknown" not in events(node)
         assert node.machine.records is not None
-        assert any(one.slot < FIRST for one in node.machine.records.contents())
+        assert any(one.slot < FIRST for one in node.machine.records.held.contents())
     run(network, range(FIRST + 1, FIRST + 8))
     assert different(network, range(FIRST - 2, FIRST + 8)) == [FIRST - 2, FIRST - 1, FIRST]
     assert not any(node.machine.server.joined for node in network.nodes)

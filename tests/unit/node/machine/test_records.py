@@ -12,7 +12,9 @@ import pytest
 from dpcrowd.filters import ProcessModel
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.records import MOST_USELESS, Key, Records
+from dpcrowd.node.machine.arrivals import MOST_USELESS
+from dpcrowd.node.machine.held_records import Key
+from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.schedules import Schedules
 from dpcrowd.node.wire import VERSION, Body, encode
 from dpcrowd.node.wire_records import Equivocation, SignedRecord, sign_record, unpack_proof, unpack_record
@@ -78,7 +80,7 @@ def test_servers_that_join_regions_release_what_the_simulator_computes() -> None
     network.deliver = restart_one_first  # type: ignore[method-assign]
     run(network, range(SLOTS), counts)
     assert_released(network, simulate(facts, counts))
-    stored = [unpack_record(one.content) for one in records_of(network.nodes[2]).contents()]
+    stored = [unpack_record(one.content) for one in records_of(network.nodes[2]).held.contents()]
     assert any(record.groups is not None for record in stored), "no record joins regions: the test shows nothing"
 
 
@@ -95,7 +97,7 @@ def test_a_network_without_groups_refuses_records_of_groups() -> None:
         groups=np.array([0, 0, 2]),
     )
     tell(node, [msgspec.structs.replace(record, hops=1)])
-    assert any(reason == "grouped" for _, reason in records_of(node).refused)
+    assert any(reason == "grouped" for _, reason in records_of(node).arrivals.refused)
 
 
 def test_roaming_users_are_sampled_in_lockstep() -> None:
@@ -121,7 +123,7 @@ def test_a_server_that_is_killed_and_comes_back_changes_no_bit() -> None:
                 own = records_of(node).own(slot)
                 node.restart(node.view.seals(slot) + 1, vouched=True)
                 assert records_of(node).own(slot) == own, "it has signed it, and must not sign another"
-                assert {(one.slot, one.origin) for one in records_of(node).contents()} == set(node.disk.records)
+                assert {(one.slot, one.origin) for one in records_of(node).held.contents()} == set(node.disk.records)
                 for near in RING[node.view.me]:
                     link_up(network, near, node.view.me, node.view.seals(slot) + 2)
                 restarts += 1
@@ -273,7 +275,7 @@ def test_what_comes_after_the_deadline_goes_with_the_next_slot() -> None:
     node = network.nodes[1]
     node.give(on.MessageArrived(node.view.ends(5) + 1, "server-0", forward_of(0, 5, [signed(4, 5)])))
     assert node.forward_at is None
-    assert Key(5, "server-4") in records_of(node)._held
+    assert Key(5, "server-4") in records_of(node).held.records
     network.slot(6, COUNTS[6])
     assert any(
         (record.origin, record.slot) == (4, 5)
@@ -323,7 +325,7 @@ def test_a_network_waits_once_for_a_server_that_is_down() -> None:
     run(network, range(6))
     network.down.add(0)
     run(network, range(6, 12))
-    assert records_of(network.nodes[3]).schedules.missing == {0}
+    assert records_of(network.nodes[3]).waiting.schedules.missing == {0}
     for slot in range(12, 16):
         for node in network._up():
             node.give(on.SlotSealed(node.view.seals(slot), slot, COUNTS[slot, node.view.me]))
@@ -384,11 +386,11 @@ def test_records_that_are_refused(record: SignedRecord, reason: str, who: str) -
     """None of them is kept or passed on; at fault is who has sent it, or, for what is validly signed, its origin."""
     network, node = listening(4)
     other, _ = listening(4)
-    before = records_of(node).contents()
+    before = records_of(node).held.contents()
     tell(node, [record])
     assert [(one.reason, one.sender) for one in node.refused] == [(reason, who)]
-    assert records_of(node).contents() == before
-    assert records_of(node).refused[who, reason] == 1
+    assert records_of(node).held.contents() == before
+    assert records_of(node).arrivals.refused[who, reason] == 1
     for one in (network, other):
         one.slot(9, COUNTS[9])
     released = [[bits(node.published[-1].estimate) for node in one.nodes[:4]] for one in (network, other)]
@@ -400,26 +402,26 @@ def test_a_record_that_is_right_is_accepted() -> None:
     _, node = listening(4)
     tell(node, [signed(4, 8)])
     assert not node.refused
-    assert Key(8, "server-4") in records_of(node)._held
+    assert Key(8, "server-4") in records_of(node).held.records
 
 
 def test_a_record_that_comes_too_late_is_counted_and_left_out() -> None:
     """Its slot is final: nobody could use it, and nobody is to blame."""
     _, node = listening()
     tell(node, [signed(4, 8 - FACTS.lag)])
-    assert records_of(node).late == 1
+    assert records_of(node).arrivals.late_by.total() == 1
     assert not node.refused
 
 
 def test_who_samples_too_often_is_refused_by_its_account() -> None:
     """An origin that says something in every slot would count for more than it has paid."""
     network, node = listening()
-    held = {key.slot for key in records_of(node)._held if key.origin == "server-4"}
+    held = {key.slot for key in records_of(node).held.records if key.origin == "server-4"}
     extra = [signed(4, slot) for slot in range(5, 9) if slot not in held]
-    received = records_of(node).received_by["server-0", "server-4"]
+    received = records_of(node).arrivals.received_by["server-0", "server-4"]
     tell(node, extra)
     assert {(one.reason, one.sender) for one in node.refused} == {("above-account", "server-4")}
-    assert len(node.refused) + records_of(node).received_by["server-0", "server-4"] - received == len(extra)
+    assert len(node.refused) + records_of(node).arrivals.received_by["server-0", "server-4"] - received == len(extra)
     network.slot(9, COUNTS[9])
     counting = node.machine.server.mailbox.counting(9)[:, 4]
     assert np.count_nonzero(counting) <= 3
@@ -431,10 +433,10 @@ def test_who_samples_too_often_is_refused_by_its_account() -> None:
 def test_its_own_records_are_ignored() -> None:
     """Neighbours may not know whose it is that they pass on; what a node has signed itself it knows better."""
     _, node = listening()
-    before = records_of(node).contents()
-    slot = next(slot for slot in range(5, 9) if Key(slot, "server-1") not in records_of(node)._held)
+    before = records_of(node).held.contents()
+    slot = next(slot for slot in range(5, 9) if Key(slot, "server-1") not in records_of(node).held.records)
     tell(node, [signed(1, slot)])
-    assert records_of(node).contents() == before
+    assert records_of(node).held.contents() == before
     assert not node.refused
 
 
@@ -455,7 +457,7 @@ def test_one_neighbour_can_have_only_so_many_signatures_checked() -> None:
     """A neighbour that floods a node with records must not keep it busy; it is named, and others are still heard."""
     network, node = listening()
     forged = [signed(4, 8, by=0, value=value) for value in range(60)]
-    records_of(node)._checks.clear()
+    records_of(node).arrivals._checks.clear()
     checks = counted_checks(node)
     for _ in range(8):
         tell(node, forged)
@@ -475,7 +477,7 @@ def test_whatever_a_neighbour_sends_its_signatures_are_counted(kind: str, most: 
     """Messages without records, or of slots that are over, proofs, and records that nobody can use cost as much."""
     _, node = listening(4)
     assert terms_of(FACTS).most_checks == 4 * 5 * FACTS.lag + 64, "docs/trust.md names this number"
-    records_of(node)._checks.clear()
+    records_of(node).arrivals._checks.clear()
     checks = counted_checks(node)
     forged = Equivocation(signed(4, 8), signed(4, 8, by=0, value=3))
     for counter in range(200):
@@ -494,9 +496,9 @@ def test_whatever_a_neighbour_sends_its_signatures_are_counted(kind: str, most: 
 
 def equivocate(network: Network) -> tuple[SignedRecord, SignedRecord]:
     """Server 4 has told server 0 one thing in slot 8, and tells server 3 another, after the slot is released."""
-    slot = next(slot for slot in range(8, 3, -1) if Key(slot, "server-4") in records_of(network.nodes[1])._held)
+    slot = next(slot for slot in range(8, 3, -1) if Key(slot, "server-4") in records_of(network.nodes[1]).held.records)
     other = signed(4, slot, value=999)
-    held = records_of(network.nodes[1])._held[Key(slot, "server-4")].record
+    held = records_of(network.nodes[1]).held.records[Key(slot, "server-4")].record
     node = network.nodes[3]
     node.give(on.MessageArrived(node.view.ends(8) + 1, "server-4", forward_of(4, 8, [other])))
     return held, other
@@ -509,8 +511,8 @@ def test_two_records_for_one_slot_are_void_everywhere() -> None:
     run(network, range(9, 12))
     for node in network.nodes:
         records = records_of(node)
-        assert Key(held.slot, "server-4") not in records._held
-        assert records.equivocators == {"server-4": held.slot}
+        assert Key(held.slot, "server-4") not in records.held.records
+        assert records.arrivals.equivocators == {"server-4": held.slot}
         assert [one.event for one in node.reports].count("equivocation") == 1
         assert (held.slot, "server-4") in node.disk.records
         assert node.disk.records[held.slot, "server-4"].kind == "proof"
@@ -534,7 +536,7 @@ def test_a_void_slot_stays_void() -> None:
                 node.view.ends(10) + 1, "server-0", forward_of(0, 10, [msgspec.structs.replace(record, hops=1)])
             )
         )
-    assert Key(held.slot, "server-4") not in records_of(node)._held
+    assert Key(held.slot, "server-4") not in records_of(node).held.records
     run(network, range(11, 13))
     assert len({bits(one.published[-1].estimate) for one in network.nodes}) == 1
 
@@ -542,8 +544,8 @@ def test_a_void_slot_stays_void() -> None:
 def test_a_proof_has_to_prove_something() -> None:
     """Otherwise any neighbour could make any origin's record void."""
     _, node = listening()
-    slot = next(slot for slot in range(8, 3, -1) if Key(slot, "server-4") in records_of(node)._held)
-    good = records_of(node)._held[Key(slot, "server-4")].record
+    slot = next(slot for slot in range(8, 3, -1) if Key(slot, "server-4") in records_of(node).held.records)
+    good = records_of(node).held.records[Key(slot, "server-4")].record
     cases: list[tuple[Equivocation, str]] = [
         (Equivocation(good, signed(4, slot, value=3, by=0)), "bad-signature"),
         (Equivocation(good, good), "malformed"),
@@ -553,9 +555,9 @@ def test_a_proof_has_to_prove_something() -> None:
         node.refused.clear()
         tell(node, [], [proof])
         assert [(one.reason, one.sender) for one in node.refused] == [(reason, "server-0")]
-        assert Key(slot, "server-4") in records_of(node)._held
+        assert Key(slot, "server-4") in records_of(node).held.records
     tell(node, [], [Equivocation(good, signed(4, slot, value=3))])
-    assert records_of(node).equivocators == {"server-4": slot}
+    assert records_of(node).arrivals.equivocators == {"server-4": slot}
 
 
 def test_the_proof_is_shown_as_it_was_signed() -> None:
@@ -575,10 +577,10 @@ def test_a_proof_is_forgotten_with_its_slot() -> None:
     network, _ = listening()
     held, _ = equivocate(network)
     run(network, range(9, held.slot + FACTS.lag))
-    assert records_of(network.nodes[1]).equivocators == {"server-4": held.slot}
+    assert records_of(network.nodes[1]).arrivals.equivocators == {"server-4": held.slot}
     run(network, range(held.slot + FACTS.lag, held.slot + FACTS.lag + 1))
     for node in network.nodes:
-        assert records_of(node).equivocators == {}
+        assert records_of(node).arrivals.equivocators == {}
         assert records_of(node).proofs() == []
 
 
@@ -595,7 +597,7 @@ def test_a_release_that_cannot_be_stored_loses_no_record() -> None:
     node.disk.full = False
     node.give(on.StorageRecovered(node.view.ends(7)))
     run(network, range(8, 10))
-    held = records_of(node)._held
+    held = records_of(node).held.records
     assert {(key.slot, key.origin) for key in held} == set(node.disk.records)
     assert not [key for key in held if key.origin == "server-1" and key.slot not in node.disk.samples]
     assert len({bits(one.published[-1].estimate) for one in network.nodes}) == 1
@@ -610,7 +612,7 @@ def test_what_was_dropped_with_an_unpaid_sample_is_sent_after_all() -> None:
     node.give(on.MessageArrived(node.view.ends(5) + 1, "server-0", forward_of(0, 5, [signed(4, 5)])))
     slot = next(slot for slot in range(6, 9) if FACTS.due(slot, 1))
     run(network, range(6, slot))
-    node.machine.records.doubt_sent()  # type: ignore[union-attr]
+    node.machine.records.forwarding.doubt_sent()  # type: ignore[union-attr]
     node.disk.full = True
     told = len(node.told)
     node.give(on.SlotSealed(node.view.seals(slot), slot, COUNTS[slot, 1]))
@@ -626,4 +628,4 @@ def test_only_the_last_slots_are_kept() -> None:
     run(network, range(SLOTS))
     for node in network.nodes:
         assert min(slot for slot, _ in node.disk.records) > SLOTS - 1 - FACTS.lag
-        assert {(key.slot, key.origin) for key in records_of(node)._held} == set(node.disk.records)
+        assert {(key.slot, key.origin) for key in records_of(node).held.records} == set(node.disk.records)

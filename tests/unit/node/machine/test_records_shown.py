@@ -43,18 +43,19 @@ def test_every_record_is_counted_once_by_who_brought_it_and_whose_it_is() -> Non
     network = play(make_network(FACTS, RING), range(SLOTS))
     made = {node.view.names[node.view.me]: len(node.disk.samples) for node in network.nodes}
     for node in network.nodes:
-        records, me = records_of(node), node.view.names[node.view.me]
+        records, me = records_of(node), node.view.name
+        arrivals, forwarded_to = records.arrivals, records.forwarding.forwarded_to
         by_origin: Counter[str] = Counter()
-        for (sender, origin), count in records.received_by.items():
+        for (sender, origin), count in arrivals.received_by.items():
             assert node.view.number(sender) in RING[node.view.me]
             by_origin[origin] += count
         assert by_origin == {name: count for name, count in made.items() if name != me}
-        assert records.received == by_origin.total()
-        assert [*records.late_by, *records.refused, *records.suspects, *records.equivocators] == []
-        assert [records.overdue(name) for name in node.view.names] == [None] * 5
+        assert arrivals.received_by.total() == by_origin.total()
+        assert [*arrivals.late_by, *arrivals.refused, *records.suspects, *arrivals.equivocators] == []
+        assert [records.waiting.overdue(name) for name in node.view.names] == [None] * 5
         passed_on = [one for one in node.told if isinstance(one, do.Send) and one.kind == "forward"]
-        assert records.forwarded >= len(passed_on) > 0
-        assert set(records.forwarded_to) <= {node.view.names[number] for number in RING[node.view.me]}
+        assert forwarded_to.total() >= len(passed_on) > 0
+        assert set(forwarded_to) <= {node.view.names[number] for number in RING[node.view.me]}
 
 
 def test_what_is_not_sent_to_a_neighbour_that_is_away_is_not_counted() -> None:
@@ -63,17 +64,17 @@ def test_what_is_not_sent_to_a_neighbour_that_is_away_is_not_counted() -> None:
     node, name = network.nodes[0], "server-1"
     node.give(on.NeighbourDown(node.view.ends(7), name))
     network.down = {1}
-    before = records_of(node).forwarded_to[name]
+    before = records_of(node).forwarding.forwarded_to[name]
     play(network, range(8, 14))
-    assert records_of(node).forwarded_to[name] == before
+    assert records_of(node).forwarding.forwarded_to[name] == before
     assert not [
         one
         for one in node.told
         if isinstance(one, do.Send) and one.kind == "forward" and one.slot > 7 and name in one.to
     ]
     node.give(on.NeighbourUp(node.view.ends(13) - 1, name))
-    kept = [one for one in records_of(node).contents() if one.kind == "record" and one.origin != name]
-    assert records_of(node).forwarded_to[name] == before + len(kept), "when it is back it gets everything"
+    kept = [one for one in records_of(node).held.contents() if one.kind == "record" and one.origin != name]
+    assert records_of(node).forwarding.forwarded_to[name] == before + len(kept), "when it is back it gets everything"
 
 
 def test_heartbeats_are_those_that_a_simulation_predicts() -> None:
@@ -98,16 +99,16 @@ def test_a_server_that_is_down_is_overdue_then_missing_then_back() -> None:
     for slot in range(10, 10 + 3 + 2 * FACTS.lag):
         play(network, range(slot, slot + 1))
         records = records_of(network.nodes[0])
-        overdue = records.overdue("server-3")
-        shown.append((overdue, overdue is not None and records.is_final(overdue)))
-        assert all(records.overdue(name) is None for name in ("server-1", "server-2", "server-4"))
+        overdue = records.waiting.overdue("server-3")
+        shown.append((overdue, overdue is not None and records.waiting.is_final(overdue)))
+        assert all(records.waiting.overdue(name) is None for name in ("server-1", "server-2", "server-4"))
     first = next(overdue for overdue, _ in shown if overdue is not None)
     assert FACTS.due(first, 3), "the first sample that it has missed, by the public schedule"
     expected = [(first if slot >= first else None, slot >= first + FACTS.lag) for slot in range(10, 10 + len(shown))]
     assert shown == expected
     network.down = set()
     play(network, range(10 + len(shown), 10 + len(shown) + 4))  # it goes on in its own phase, within an interval
-    assert records_of(network.nodes[0]).overdue("server-3") is None
+    assert records_of(network.nodes[0]).waiting.overdue("server-3") is None
 
 
 @pytest.mark.parametrize("samples", [1, 4])
@@ -119,17 +120,19 @@ def test_a_revision_makes_no_server_missing(samples: int) -> None:
     rare = replace(FACTS, samples=1, lag=2)
     network = play(make_network(rare, RING), range(20))
     records = records_of(network.nodes[0])
-    view = records.view
+    view = records.revisions.current
     assert view.records is not None
     names = view.names[1:]
-    assert {records.overdue(name) for name in names} == {None}
-    assert len({one.origin for one in records.contents()}) < 5, "the last records of some servers are not kept any more"
+    assert {records.waiting.overdue(name) for name in names} == {None}
+    assert len({one.origin for one in records.held.contents()}) < 5, (
+        "the last records of some servers are not kept any more"
+    )
     terms = replace(view.records, samples=samples)
     records.take_over(replace(view, revision=2, first_slot=20, records=terms), network.nodes[0].machine.server)
-    assert {records.overdue(name) for name in names} == {None}
+    assert {records.waiting.overdue(name) for name in names} == {None}
     for slot in range(20, 20 + 16):
-        records.end_slot(slot)
-    first = [records.overdue(name) for name in names]
+        records.waiting.end_slot(slot)
+    first = [records.waiting.overdue(name) for name in names]
     assert all(slot is not None and slot >= 20 for slot in first), "nobody has sampled since: all of them are overdue"
 
 
