@@ -555,7 +555,7 @@ MUTANTS = (
         "if not self._signed(sender, view, record):",
         "if not self._signed(sender, view, record) and False:",
         "Any neighbour can make records of any server: estimates are whatever it likes.",
-        ("unit/node/machine/test_records.py",),
+        ("unit/node/machine/test_arrivals.py",),
     ),
     Mutant(
         "record-travels-too-far",
@@ -563,7 +563,7 @@ MUTANTS = (
         "held[key].record.hops < reach",
         "held[key].record.hops <= reach",
         "Records go to servers beyond the reach, which is what an organisation has agreed to.",
-        ("unit/node/machine/test_records.py",),
+        ("unit/node/machine/test_forwarding.py",),
     ),
     Mutant(
         "record-sent-again-and-again",
@@ -571,7 +571,7 @@ MUTANTS = (
         "lacking = tuple(item for item in items if item not in known)",
         "lacking = tuple(items)",
         "Every record is sent back, and to everybody with each message: traffic grows with the lag.",
-        ("unit/node/machine/test_records.py",),
+        ("unit/node/machine/test_forwarding.py",),
     ),
     Mutant(
         "flood-of-records-checked",
@@ -579,7 +579,7 @@ MUTANTS = (
         "return self._checks[sender] + signatures > self._revisions.terms.most_checks",
         "return False",
         "One neighbour can keep a node busy with signatures until it misses its slots.",
-        ("unit/node/machine/test_records.py",),
+        ("unit/node/machine/test_arrivals.py",),
     ),
     Mutant(
         "equivocation-without-effect",
@@ -587,7 +587,7 @@ MUTANTS = (
         "self.proofs[key] = HeldProof(Equivocation(first, second))",
         "self.proofs[key] = HeldProof(Equivocation(first, second), fused=True)",
         "A server that says different things to different servers tears their estimates apart.",
-        ("unit/node/machine/test_records.py",),
+        ("unit/node/machine/test_arrivals.py",),
     ),
     Mutant(
         "account-of-an-origin-ignored",
@@ -595,7 +595,7 @@ MUTANTS = (
         "if slot * self.samples < until - (self.samples - 1):",
         "if slot * self.samples < until - (self.samples - 1) and slot < 0:",
         "Who samples more often than it may counts for more than it has paid.",
-        ("property/schemes/test_relay_account.py", "unit/node/machine/test_records.py"),
+        ("property/schemes/test_relay_account.py", "unit/node/machine/test_arrivals.py"),
     ),
     Mutant(
         "record-above-the-account-counts",
@@ -611,7 +611,7 @@ MUTANTS = (
         "if self._useless[sender] >= MOST_USELESS:",
         "if False:",
         "A neighbour can have thousands of forged records checked in every slot.",
-        ("unit/node/machine/test_records.py",),
+        ("unit/node/machine/test_arrivals.py",),
     ),
     Mutant(
         "forwarded-while-counting",
@@ -619,7 +619,7 @@ MUTANTS = (
         "sent = self._exchange is None or self._exchange.sent",
         "sent = True",
         "The moment at which a record is passed on tells how long counting took, and so how many there were.",
-        ("unit/node/machine/test_records.py",),
+        ("unit/node/machine/test_forwarding.py",),
     ),
     Mutant(
         "unpaid-record-kept",
@@ -627,7 +627,7 @@ MUTANTS = (
         "            self.records.drop_own(slot)\n",
         "",
         "A draw that could not be paid is signed, kept and passed on.",
-        ("unit/node/machine/test_records.py",),
+        ("unit/node/machine/test_held_records.py",),
     ),
     Mutant(
         "two-encodings-of-a-record",

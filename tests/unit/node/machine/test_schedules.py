@@ -1,4 +1,4 @@
-"""Which server should have sampled and has not: what the public schedule tells about records that do not arrive."""
+"""Whom a machine waits for, and which server should have sampled and has not, by the public schedule."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.revision import RecordTerms
 from dpcrowd.node.machine.schedules import Schedules
 from dpcrowd.sampling.schedule import samples_due
+from node_support_records import COUNTS, FACTS, records_of, run
+from node_support_relay import RING, make_network
+from node_support_relay import terms_of as terms_of_ring
 
 LAG = 4
 
@@ -83,3 +87,53 @@ def test_nothing_is_due_after_the_horizon(moves: bool) -> None:
             schedules.hear(1, slot)
     assert schedules.overdue(1, 0, 500) is None
     assert Schedules(terms_of(4, 20, moves=moves, ends=20), 0).overdue(1, 30, 500) is None
+
+
+# ------------------------------------------------------------------------------------------------------ in a network
+
+
+def test_a_slot_is_released_when_all_records_are_there() -> None:
+    """A node that waited for the deadline in every slot would be late for no reason; one that did not wait, wrong."""
+    network = make_network(FACTS)
+    run(network, range(6))
+    for node in network.nodes:
+        node.give(on.SlotSealed(node.view.seals(6), 6, COUNTS[6, node.view.me]))
+    node = network.nodes[0]
+    due = {origin for origin in range(5) if FACTS.due(6, origin)}
+    assert due - {0, 1, 4}, "somebody samples who is not a neighbour"
+    for near in (1, 4):
+        (message,) = [one for one in network.nodes[near].outbox if one.kind != "forward"]
+        node.give(on.MessageArrived(node.view.seals(6) + 9, f"server-{near}", message.payload))
+    assert node.machine.exchanging == 6, "both neighbours have spoken, but a record is still to come"
+    network.deliver()
+    assert node.published[-1].slot == 6
+    assert all(one.machine.exchanging is None for one in network.nodes)
+
+
+def test_who_has_missed_its_sample_is_not_waited_for_until_it_is_heard_again() -> None:
+    """A server that is down must cost the others one deadline, not one in every slot."""
+    schedules = Schedules(terms_of_ring(FACTS), me=1)
+    first, second = (slot for slot in range(8) if FACTS.due(slot, 0) and slot < 6)
+    assert 0 in schedules.expected(first)
+    schedules.miss(0)
+    assert 0 not in schedules.expected(second)
+    schedules.hear(0, second + 1)
+    third = next(slot for slot in range(second + 2, 20) if 0 in schedules.expected(slot))
+    assert third - (second + 1) in (2, 3), "its schedule has moved by a slot"
+
+
+def test_a_network_waits_once_for_a_server_that_is_down() -> None:
+    """Its neighbours wait for its heartbeat until the deadline; all others must not wait for its records."""
+    links = {**RING, 0: frozenset({1}), 4: frozenset({3})}  # a line: 0, 1, 2, 3, 4
+    network = make_network(FACTS, links)
+    run(network, range(6))
+    network.down.add(0)
+    run(network, range(6, 12))
+    assert records_of(network.nodes[3]).waiting.schedules.missing == {0}
+    for slot in range(12, 16):
+        for node in network._up():
+            node.give(on.SlotSealed(node.view.seals(slot), slot, COUNTS[slot, node.view.me]))
+        network.deliver()
+        assert network.nodes[3].published[-1].slot == slot, "released before its deadline"
+        for node in network._up():
+            node.give(on.DeadlinePassed(node.view.ends(slot), slot))
