@@ -627,7 +627,7 @@ MUTANTS = (
         "            self.records.drop_own(slot)\n",
         "",
         "A draw that could not be paid is signed, kept and passed on.",
-        ("unit/node/machine/test_held_records.py",),
+        ("unit/node/machine/test_forwarding.py",),
     ),
     Mutant(
         "two-encodings-of-a-record",
