@@ -81,6 +81,10 @@ class Forwarding:
         self._fresh.pop(("record", key), None)
         self._fresh["proof", key] = None
 
+    def drop(self, key: Key) -> None:
+        """Pass a record on no more, which is not held any longer."""
+        self._fresh.pop(("record", key), None)
+
     def forget_before(self, first: int) -> None:
         """Forget everything of slots before `first`."""
         self._fresh = {item: None for item in self._fresh if item[1].slot >= first}

@@ -96,6 +96,7 @@ class Records:
         gone = [key for key in self.held.records if view.number(key.origin) is None or key.slot >= view.first_slot]
         for key in gone:  # of a server that has left, or made under a revision that was not valid any more
             self.held.drop(key)
+            self.forwarding.drop(key)
         self.held.compare_with(server)
         self.waiting.take_over(before)
 

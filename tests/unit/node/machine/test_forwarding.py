@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -118,3 +119,20 @@ def test_what_was_dropped_with_an_unpaid_sample_is_sent_after_all() -> None:
     sent = [body_of(one.payload) for one in node.told[told:] if isinstance(one, do.Send)]
     assert (4, 5) in {(record.origin, record.slot) for body in sent for record in body.relayed}
     assert not [record for body in sent for record in body.relayed if (record.origin, record.slot) == (1, slot)]
+
+
+def test_a_revision_without_a_server_passes_none_of_its_records_on() -> None:
+    """A record that had come after the deadline would be missing when the next slot is passed on, and end the node."""
+    network = make_network(FACTS)
+    network.down.add(4)
+    run(network, range(6))
+    node = network.nodes[1]
+    node.give(on.MessageArrived(node.view.ends(5) + 1, "server-0", forward_of(0, 5, [signed(4, 5)])))
+    records, terms = records_of(node), node.view.records
+    assert terms is not None
+    assert records.forwarding.has_outgoing(["server-2"])
+    terms = replace(terms, offsets=terms.offsets[:4])
+    view = replace(node.view, names=node.view.names[:4], revision=2, first_slot=6, records=terms)
+    records.take_over(view, node.machine.server)
+    assert not records.forwarding.has_outgoing(["server-2"])
+    assert records.forwarding.outgoing(["server-2"], to_all=True) == []
