@@ -86,14 +86,6 @@ def test_messages_leave_a_while_after_the_seal(regions: int, deadline: str, mill
     assert digest(written) == digest(network)
 
 
-def test_a_short_send_offset_is_warned_of_and_a_long_one_is_not() -> None:
-    """Too short, and the moment of a message tells how many people there were."""
-    (warning,) = network_of(changed(tables(), "network.send_offset", "5ms")).warnings()
-    assert "send_offset of 5ms" in warning
-    assert "25ms" in warning
-    assert network_of(changed(tables(), "network.send_offset", "2s")).warnings() == ()
-
-
 def test_the_next_revision_may_have_another_send_offset() -> None:
     """It is a time of the exchange, like grace and deadline: a network that is too slow has to be able to change it."""
     plain = tables()
@@ -177,29 +169,6 @@ def test_links_that_ended_before_the_revision_count_for_nothing() -> None:
     plain["link"] = [{"between": ["a", "b"]}, {"between": ["b", "c"], "until_slot": 50}]
     with pytest.raises(BadInput, match="'c' has no neighbours from slot 50 on"):
         network_of(plain)
-
-
-def test_shares_beyond_servers_per_slot_are_warned_of() -> None:
-    """The printed promise would be about the network, and hold for single servers only."""
-    plain = changed(tables(2), "server.0.share", 0.9)
-    (warning,) = network_of(changed(plain, "server.1.share", 0.9)).warnings()
-    assert "add up to 1.8" in warning
-    assert "Set servers_per_slot to 2" in warning
-    covered = changed(changed(plain, "server.1.share", 0.9), "guarantee.servers_per_slot", 2)
-    assert network_of(covered).warnings() == ()
-    assert network_of(tables()).warnings() == ()
-
-
-def test_other_warnings() -> None:
-    """A weak epsilon, a horizon that is over and a lonely server run, but hardly as meant."""
-    plain = changed(tables(1), "guarantee.epsilon", 50)
-    plain["scheme"]["name"] = "dpcrowd"
-    plain["guarantee"]["kind"] = "finite"
-    plain["network"]["valid_from_slot"] = 100
-    weak, over, lonely = network_of(plain).warnings()
-    assert "promises little" in weak
-    assert "horizon ended at slot 100" in over
-    assert "is the only server" in lonely
 
 
 def _finite() -> dict[str, Any]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import load_network, parse_network, read
 from dpcrowd.node.config.samples import placeholder_key
-from node_support_config import changed, network_of, tables, toml
+from node_support_config import changed, network_of, tables
 
 
 def refusal(plain: dict[str, Any]) -> str:
@@ -192,42 +190,35 @@ def test_the_same_servers_may_be_linked_twice_at_different_times() -> None:
     assert "link[2]: joins the same two servers as link[1]" in refusal(plain)
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"id ", "not valid TOML: "),
-        (b"\xff\xfe", "not UTF-8 text"),
-        (b"x = " + b"[" * 100_000, "not valid TOML: "),
-        (b"x = " + b"9" * 10_000, "not valid TOML: "),
-        (b"", "network: missing; needed: a table [network]."),
-    ],
-)
-def test_files_that_are_no_configuration(tmp_path: Path, content: bytes, expected: str) -> None:
-    """Each of these raised something else than one line in one library or another."""
-    path = tmp_path / "network.toml"
-    path.write_bytes(content)
-    with pytest.raises(BadInput) as caught:
-        load_network(path)
-    assert str(caught.value).startswith(f"{path}: {expected}")
-    assert "\n" not in str(caught.value)
+# ---------------------------------------------------------------------------------------------------------- warnings
 
 
-def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    """A traceback of OSError tells an operator nothing about which file was meant."""
-    with pytest.raises(BadInput, match=r"none.toml: cannot be read: No such file"):
-        load_network(tmp_path / "none.toml")
-    with pytest.raises(BadInput, match="cannot be read"):
-        load_network(tmp_path)
+def test_a_short_send_offset_is_warned_of_and_a_long_one_is_not() -> None:
+    """Too short, and the moment of a message tells how many people there were."""
+    (warning,) = network_of(changed(tables(), "network.send_offset", "5ms")).warnings()
+    assert "send_offset of 5ms" in warning
+    assert "25ms" in warning
+    assert network_of(changed(tables(), "network.send_offset", "2s")).warnings() == ()
 
 
-def test_a_file_that_is_far_too_large_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path to a database instead of a configuration would fill the memory."""
-    monkeypatch.setattr(read, "_LARGEST", 1 << 20)
-    (tmp_path / "big.toml").write_bytes(b"#" * ((1 << 20) + 1))
-    with pytest.raises(BadInput, match="larger than 1 MiB"):
-        load_network(tmp_path / "big.toml")
+def test_shares_beyond_servers_per_slot_are_warned_of() -> None:
+    """The printed promise would be about the network, and hold for single servers only."""
+    plain = changed(tables(2), "server.0.share", 0.9)
+    (warning,) = network_of(changed(plain, "server.1.share", 0.9)).warnings()
+    assert "add up to 1.8" in warning
+    assert "Set servers_per_slot to 2" in warning
+    covered = changed(changed(plain, "server.1.share", 0.9), "guarantee.servers_per_slot", 2)
+    assert network_of(covered).warnings() == ()
+    assert network_of(tables()).warnings() == ()
 
 
-def test_a_byte_order_mark_is_no_error() -> None:
-    """Some editors write one, and tomllib takes it for a letter."""
-    assert parse_network("\ufeff" + toml(tables())).id == "trial"
+def test_other_warnings() -> None:
+    """A weak epsilon, a horizon that is over and a lonely server run, but hardly as meant."""
+    plain = changed(tables(1), "guarantee.epsilon", 50)
+    plain["scheme"]["name"] = "dpcrowd"
+    plain["guarantee"]["kind"] = "finite"
+    plain["network"]["valid_from_slot"] = 100
+    weak, over, lonely = network_of(plain).warnings()
+    assert "promises little" in weak
+    assert "horizon ended at slot 100" in over
+    assert "is the only server" in lonely
