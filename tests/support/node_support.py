@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpcrowd.node.machine import Machine, NetworkView, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.machine import check_message
+from dpcrowd.node.machine.messages import check_message
 from dpcrowd.node.machine.neighbours import Remembered
 from dpcrowd.node.machine.revision import RecordTerms
 from dpcrowd.node.release import SlotRelease

@@ -97,7 +97,7 @@ def join(world: World, answers: dict[str, bytes]) -> tuple[bool, Server, list[An
     """What a node does that has asked all, and got these answers; it goes on for a slot in any case."""
     server, joining = FACTS.server(JOINER), Join()
     records = Records(world.view, server, world.stored)
-    joining.begin(server, -1, LAST, world.view)
+    joining.start(server, world.view, LAST, records)
     joining.to_ask(NAMES, LAST)
     for name, state in answers.items():
         joining.take_answer(name, LAST, state)

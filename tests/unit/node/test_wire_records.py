@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.machine.machine import check_message
+from dpcrowd.node.machine.messages import check_message
 from dpcrowd.node.wire import FORMAT_1, VERSION, Body, MessageRefused, encode
 from dpcrowd.node.wire_records import (
     MOST_BESIDES,

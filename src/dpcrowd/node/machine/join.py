@@ -52,12 +52,14 @@ _BESIDES = 1024  # bytes of a message besides the state
 class Join:
     """What a node asks of its neighbours, and what they have asked of it.
 
+    attended  the last slot in which a neighbour was heard, or in which the node started
     asks      whether the node has lost the network's past and hopes for somebody's word
     answers   by name: the slot of a neighbour's state, and the state, unchecked; of each the last one
     contradicting  names of the neighbours whose states contradicted each other, or the one that was taken, when they
                    were compared last
     """
 
+    attended: int = -1
     asks: bool = False
     answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     contradicting: tuple[str, ...] = ()
@@ -75,7 +77,33 @@ class Join:
 
     # -------------------------------------------------------------------------------------------------------- asking
 
-    def begin(self, server: Server, attended: int, now: int, view: NetworkView) -> list[Instruction]:
+    def start(self, server: Server, view: NetworkView, now: int, records: Records) -> list[Instruction]:
+        """Ask from now on, if the node has lost records before this start, or cannot check some that still count.
+
+        now  the last slot that is over
+        """
+        instructions = self._begin_if_lost(server, server.slot, now, view)
+        self.attended = max(server.slot, now)
+        return [*instructions, *self._miss_revision(server, view, self.attended, records)]
+
+    def attend(self, slot: int) -> None:
+        """Note that a neighbour was heard in a slot, so that its records could reach this node."""
+        self.attended = slot
+
+    def before_seal(self, server: Server, view: NetworkView, slot: int, records: Records) -> list[Instruction]:
+        """Begin with neighbours' word before a slot is sealed, if this node has lost records and they have answered.
+
+        records  of the last L slots that have arrived
+        """
+        joined, instructions = self.decide(server, view, slot, records)
+        if joined:
+            records.join(server)
+            instructions += self._miss_revision(server, view, server.slot, records)
+        elif server.slot >= 0 and view.links(slot):  # a process that stood still, or was cut off for long
+            instructions += self._begin_if_lost(server, min(self.attended, server.slot), slot - 1, view)
+        return instructions
+
+    def _begin_if_lost(self, server: Server, attended: int, now: int, view: NetworkView) -> list[Instruction]:
         """Ask from now on, if records are lost.
 
         attended  the last slot whose records could reach this node
@@ -84,15 +112,25 @@ class Join:
         assert view.records is not None
         return [] if now - attended < view.records.lag else self._begin(server, view, 0)
 
-    def begin_with(self, server: Server, view: NetworkView, first: int) -> list[Instruction]:
-        """Ask for states of slot `first` and later, if records of earlier slots cannot be checked here.
+    def _miss_revision(self, server: Server, view: NetworkView, now: int, records: Records) -> list[Instruction]:
+        """Ask for a state later, if records that still count in slot `now` cannot be checked.
 
         Their revision is not known: the node is new in the network, or its folder has no copy. After L slots of the
         revisions that are known, all those records are final, and a neighbour's state says what follows from them.
         """
-        return self._begin(server, view, first)
+        if not records.lacks_revision(server, now):
+            return []
+        known = records.revisions.first_known
+        first = known + records.terms.lag - 1
+        text = (
+            f"the revision of the network that was valid before slot {known} is not known here, so records of "
+            f"earlier slots cannot be checked. After slot {first} all of them are final: then this node asks its "
+            "neighbours for what follows from them."
+        )
+        return [Report("revision-unknown", text), *self._begin(server, view, first)]
 
     def _begin(self, server: Server, view: NetworkView, first: int) -> list[Instruction]:
+        """Ask for states of slot `first` and later."""
         assert view.records is not None
         if self.asks or self._too_large:
             return []
@@ -209,9 +247,10 @@ class Join:
         self._refused.clear()
         self._alone, self._last_try = 0, -1
 
-    def clear(self) -> None:
-        """Forget everything: slots begin again, or another revision has taken over."""
+    def clear(self, last: int) -> None:
+        """Forget everything: slots begin again after slot `last`."""
         self._end()
+        self.attended = last
         self.contradicting = ()
         self._waiting.clear()
         self._answered.clear()

@@ -45,6 +45,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
 from dpcrowd.node.machine.instructions import Instruction, Report, Unsampled
 from dpcrowd.node.machine.join import Join
+from dpcrowd.node.machine.messages import check_message, forward_message, join_answer, join_request, slot_message
 from dpcrowd.node.machine.neighbours import (
     Early,
     Exchange,
@@ -55,47 +56,17 @@ from dpcrowd.node.machine.neighbours import (
 )
 from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.revision import NetworkView, Revision, begin_horizon, go_on
-from dpcrowd.node.machine.trust import Trust, distrust
+from dpcrowd.node.machine.trust import Trust, distrust, rollback_text, unproven_text
 from dpcrowd.node.release import SlotRelease, Smoothing
-from dpcrowd.node.wire import (
-    FORMAT_1,
-    VERSION,
-    Body,
-    CheckedMessage,
-    MessageRefused,
-    Record,
-    decode,
-    encode,
-    peek,
-    peek_round,
-    proven,
-    record_of,
-    same_content,
-)
+from dpcrowd.node.wire import CheckedMessage, MessageRefused, peek, peek_round, proven, same_content
 from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
 
-__all__ = ["Machine", "check_message"]
+__all__ = ["Machine"]
 
 _BATCH_NS = 3_000_000  # how long records wait for others that are passed on with them
 _MOST_MISSED = 100_000  # slots that are caught up one by one; after a longer absence nothing is known anyway
-
-
-def check_message(view: NetworkView, number: int, payload: bytes) -> CheckedMessage:
-    """Check a neighbour's message under a revision of the network; `MessageRefused` says what is wrong."""
-    return decode(
-        payload,
-        sender=number,
-        digest=view.digest,
-        regions=len(view.regions),
-        form=view.form,
-        verify=view.verify,
-        names=dict(enumerate(view.names)),
-        population=view.population,
-        coarsest=view.coarsest,
-        relays=view.records is not None,
-    )
 
 
 class Machine:
@@ -138,8 +109,7 @@ class Machine:
     ) -> None:
         self.revision, self.following = revision, following
         self.records = None if revision.view.records is None else Records(revision.view, server, stored, earlier)
-        self._join = Join()
-        self._attended = server.slot  # the last slot in which a neighbour was heard, or in which the node started
+        self._join = Join(server.slot)
         self._forward_planned = False
         self._forgettable: int | None = None  # the slot whose check-ins are forgotten after its deadline
         self.server = server
@@ -246,9 +216,7 @@ class Machine:
                 self.trust.start(self.server.slot, following)
                 resumed = [do.Link(max(following, 0), required=True), *self._resume(at_ns)]
                 if self.records is not None:
-                    resumed += self._join.begin(self.server, self.server.slot, following - 1, self.view)
-                    resumed += self._miss_revision(max(self.server.slot, following - 1))
-                    self._attended = max(self.server.slot, following - 1)
+                    resumed += self._join.start(self.server, self.view, following - 1, self.records)
                 return resumed
             case on.LossConfirmed(at_ns):
                 lost_at = self.trust.lost_at
@@ -292,8 +260,7 @@ class Machine:
         self._newcomers.missed()
         self._early, self._last_payloads, self._before = Early(), {}, None
         self._memory.last.clear()
-        self._join.clear()
-        self._attended = looked_up.last
+        self._join.clear(looked_up.last)
         self.calibration = CalibrationWindow(len(self.view.regions))
         if self.records is not None:
             self.records.clear()
@@ -425,7 +392,8 @@ class Machine:
             # Its check-ins are forgotten with those of this slot, whose message must not wait for that.
             instructions += [one for one in self._fuse(late=True) if not isinstance(one, do.ForgetCheckIns)]
         instructions += self._catch_up(slot)
-        instructions += self._join_before(slot)
+        if self.records is not None:
+            instructions += self._join.before_seal(self.server, self.view, slot, self.records)
         self._newcomers.sealed(slot)
         self._forgettable = None  # its check-ins are forgotten with those of this slot
         self._forward_planned = False  # a clock that was set back would keep it waiting
@@ -519,32 +487,13 @@ class Machine:
 
         newcomers  to whom it is written again, after its exchange
         """
-        view, (slot, message) = self.view, self._own
-        records: tuple[Record, ...] = ()
-        prior, prior_known = b"", b""
-        if message is not None:
-            records = (record_of(message, digest=view.digest, origin=view.me, slot=slot, sign=view.sign),)
-            prior = message.prior[0].astype("<f8").tobytes()
-            prior_known = message.prior_known[0].astype("u1").tobytes()
+        view, (slot, sample) = self.view, self._own
         numbers = {view.names[number]: number for number in view.links(slot)}
         numbers |= {name: view.names.index(name) for name in newcomers}
         echoes = self._memory.echoes(slot, numbers, prove_to=newcomers)
-        version = FORMAT_1 if self.records is None else VERSION
-        own = None if self.records is None else self.records.own(slot)
-        head, after = (version, view.digest, view.me, slot, 1, self.trust.counter), bool(newcomers)
-        body = Body(
-            *head,
-            heard=echoes.heard,
-            prior=prior,
-            prior_known=prior_known,
-            records=records,
-            proofs=echoes.proofs,
-            since=echoes.since,
-            expires=view.expires,
-            after=after,
-            relayed=() if own is None else (own,),
-        )
-        return encode(body, view.sign)
+        record = None if self.records is None else self.records.own(slot)
+        after = bool(newcomers)
+        return slot_message(view, slot, self.trust.counter, echoes, sample=sample, record=record, after=after)
 
     def _fuse(self, *, late: bool = False) -> list[Instruction]:
         """End the exchange: fuse what was heard, store the release, and publish it.
@@ -558,7 +507,8 @@ class Machine:
         if self.records is None:
             fused, unfit = exchange.fuse(self.server)
         else:
-            self._attended = exchange.slot if exchange.heard else self._attended
+            if exchange.heard:
+                self._join.attend(exchange.slot)
             self.records.waiting.end_slot(exchange.slot)
             fused, usable = fuse_records(self.server, self.records.held.messages())
         self.calibration.add(exchange.slot, self.server.innovations)
@@ -573,7 +523,7 @@ class Machine:
             refusals.append(
                 Report("records-unusable", "the filter cannot take the records that have arrived; they are left out.")
             )
-        unproven = self.trust.end_exchange(exchange.slot)
+        unproven = [Report("unproven-echo", unproven_text(name)) for name in self.trust.end_exchange(exchange.slot)]
         state, counters = self.server.save(), self._memory.store()
         store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until)
         if self.records is not None:
@@ -585,7 +535,7 @@ class Machine:
         if self.records is not None and forget and exchange.expected:
             self._forgettable, forget = exchange.slot, []
         joins = [*self._ask(self._near(), exchange.slot), *self._answer()] if exchange.sent and not late else []
-        return [*refusals, store, do.Publish(release), *map(_unproven, unproven), *joins, *forget]
+        return [*refusals, store, do.Publish(release), *unproven, *joins, *forget]
 
     def _sent(self, at_ns: int, slot: int) -> list[Instruction]:
         """Note that the own message has left: fuse if all neighbours were heard, or forget a released slot."""
@@ -700,17 +650,9 @@ class Machine:
         match self.trust.hear_echo(name, slot, remembered, proof, since, after=after):
             case "lost":
                 assert proof is not None
-                instructions.append(
-                    Report(
-                        "ledger-rolled-back",
-                        f"{name} remembers {proof[1]} samples of this node by slot {proof[0]} and shows its signature; "
-                        f"the ledger of {self.trust.counter} does not know them: the folder is an old copy. No sample "
-                        "until the loss is confirmed.",
-                        grave=True,
-                    )
-                )
+                instructions.append(Report("ledger-rolled-back", rollback_text(self.trust, name, *proof), grave=True))
             case "unproven":
-                instructions.append(_unproven(name))
+                instructions.append(Report("unproven-echo", unproven_text(name)))
         return instructions
 
     # --------------------------------------------------------------------------------------------------- records
@@ -794,48 +736,20 @@ class Machine:
         assert self.records is not None
         view, slot, instructions = self.view, self.server.slot, list[Instruction]()
         for part in self.records.forwarding.outgoing(neighbours, to_all=to_all):
-            head = VERSION, view.digest, view.me, slot, 2, self.trust.counter
-            body = Body(*head, heard={}, relayed=part.records, equivocations=part.proofs)
-            instructions.append(do.Send(slot, encode(body, view.sign), part.to, kind="forward"))
+            payload = forward_message(view, slot, self.trust.counter, part)
+            instructions.append(do.Send(slot, payload, part.to, kind="forward"))
         return instructions
 
     # --------------------------------------------------------------------------------------------------- late join
-
-    def _join_before(self, slot: int) -> list[Instruction]:
-        """Begin with neighbours' word before a slot is sealed, if this node has lost records and they have answered."""
-        if self.records is None:
-            return []
-        joined, instructions = self._join.decide(self.server, self.view, slot, self.records)
-        if joined:
-            self.records.join(self.server)
-            instructions += self._miss_revision(self.server.slot)
-        elif self.server.slot >= 0 and self.view.links(slot):  # a process that stood still, or was cut off for long
-            attended = min(self._attended, self.server.slot)
-            instructions += self._join.begin(self.server, attended, slot - 1, self.view)
-        return instructions
-
-    def _miss_revision(self, now: int) -> list[Instruction]:
-        """Ask for a state later, if records that still count cannot be checked: their revision is not known."""
-        assert self.records is not None
-        if not self.records.lacks_revision(self.server, now):
-            return []
-        known = self.records.revisions.first_known
-        first = known + self.records.terms.lag - 1
-        text = (
-            f"the revision of the network that was valid before slot {known} is not known here, so records of "
-            f"earlier slots cannot be checked. After slot {first} all of them are final: then this node asks its "
-            "neighbours for what follows from them."
-        )
-        return [Report("revision-unknown", text), *self._join.begin_with(self.server, self.view, first)]
 
     def _ask(self, neighbours: Sequence[str], slot: int) -> list[Instruction]:
         """Ask neighbours for their finalised state after a slot, if this node has lost records."""
         if self.records is None or slot < 0 or (self._exchange is not None and not self._exchange.sent):
             return []
         asked = self._join.to_ask([name for name in neighbours if name in self.present], slot)
-        head = VERSION, self.view.digest, self.view.me, slot, 3, self.trust.counter
-        payload = encode(Body(*head, heard={}, asks=True), self.view.sign) if asked else b""
-        return [do.Send(slot, payload, tuple(asked), kind="join")] if asked else []
+        if not asked:
+            return []
+        return [do.Send(slot, join_request(self.view, slot, self.trust.counter), tuple(asked), kind="join")]
 
     def _answer(self) -> list[Instruction]:
         """Send the finalised state, after the records that they lack, to neighbours that have asked for it."""
@@ -844,9 +758,8 @@ class Machine:
         answered = self._join.to_answer(self._near(), self.server, self.view, self.records)
         if not answered:
             return []
-        slot, view = self.server.slot, self.view
-        head = VERSION, view.digest, view.me, slot, 3, self.trust.counter
-        payload = encode(Body(*head, heard={}, state=self.server.finalised_state()), view.sign)
+        slot = self.server.slot
+        payload = join_answer(self.view, slot, self.trust.counter, self.server.finalised_state())
         records = self._send_records(answered, to_all=False)
         return [*records, do.Send(slot, payload, tuple(answered), kind="join")]
 
@@ -923,11 +836,3 @@ class Machine:
         self.server.observe(slot, None)
         self._early.again(slot, payloads)
         return [do.NotSampled(slot, "storage"), *self._open_exchange(at_ns, slot, None)]
-
-
-def _unproven(name: str) -> Report:
-    return Report(
-        "unproven-echo",
-        f"{name} says that it remembers more samples of this node than the ledger has, and does not prove it: not "
-        "believed, and it cannot vouch until the next start.",
-    )

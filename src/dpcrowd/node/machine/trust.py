@@ -83,7 +83,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Trust", "distrust", "needs_operator"]
+__all__ = ["Trust", "distrust", "needs_operator", "rollback_text", "unproven_text"]
 
 _REMEMBERED = 1000
 _PATIENCE = 2
@@ -303,3 +303,19 @@ def distrust(trust: Trust) -> str:
     if not trust.vouched:
         return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
     return "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."
+
+
+def rollback_text(trust: Trust, who: str, slot: int, counter: int) -> str:
+    """Return that a neighbour has proven more samples than the ledger has: `counter` of them by a slot."""
+    return (
+        f"{who} remembers {counter} samples of this node by slot {slot} and shows its signature; the ledger of "
+        f"{trust.counter} does not know them: the folder is an old copy. No sample until the loss is confirmed."
+    )
+
+
+def unproven_text(who: str) -> str:
+    """Return that a neighbour claims more samples than the ledger has, and does not prove it."""
+    return (
+        f"{who} says that it remembers more samples of this node than the ledger has, and does not prove it: not "
+        "believed, and it cannot vouch until the next start."
+    )

@@ -11,7 +11,7 @@ import pytest
 from dpcrowd.node.machine import Machine, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.machine import check_message
+from dpcrowd.node.machine.messages import check_message
 from dpcrowd.node.wire import MessageRefused, record_of
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.messages import InfoMessages
