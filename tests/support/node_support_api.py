@@ -273,3 +273,16 @@ class Client:
                 return await client.request(method, path, **options)
 
         return asyncio.run(call())
+
+
+def client_of(service: FakeService, **options: Any) -> Client:
+    """Return a client of a service."""
+    return Client(app_of(service, **options))
+
+
+def reason_of(response: Any) -> str:
+    """Return the reason in an answer that is an error, and nothing else."""
+    body = response.json()
+    assert set(body) == {"error"}
+    assert body["error"]["text"].endswith(".")
+    return str(body["error"]["reason"])

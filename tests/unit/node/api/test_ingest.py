@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import gzip
 import json
 import logging
-import tracemalloc
-import zlib
-from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 import pytest
 
-from dpcrowd.node.api import ingest as api_ingest
 from dpcrowd.node.collect import IntakeRefused
-from dpcrowd.node.config.kinds import Size
 from dpcrowd.node.config.tokens import TokensSection
 from dpcrowd.node.ingest.batch import ROW_REASONS
 from dpcrowd.node.slots import SECOND, rfc3339
-from node_support_api import ADMIN, CHECKIN, CLOCK, NOW, READ, Caller, Client, FakeService, app_of, bearer
+from node_support_api import (
+    ADMIN,
+    CHECKIN,
+    CLOCK,
+    NOW,
+    READ,
+    Client,
+    FakeService,
+    app_of,
+    bearer,
+    client_of,
+    reason_of,
+)
 
 JSON = {"Content-Type": "application/json", **bearer(CHECKIN)}
 ONE = b'[{"user":"ann","region":"north"}]'
-
-
-def client_of(service: FakeService, **options: Any) -> Client:
-    return Client(app_of(service, **options))
-
-
-def reason(response: Any) -> str:
-    body = response.json()
-    assert set(body) == {"error"}
-    assert body["error"]["text"].endswith(".")
-    return str(body["error"]["reason"])
 
 
 def checkin(**fields: object) -> bytes:
@@ -73,18 +66,6 @@ def test_an_empty_list_at_the_end_of_a_slot_does_not_speak_for_the_next_one() ->
     assert not service.collector.fed(4)
 
 
-def test_a_body_in_pieces() -> None:
-    """Clients stream bodies without telling their length."""
-    service = FakeService()
-
-    async def pieces() -> AsyncIterator[bytes]:
-        for part in (ONE[:5], ONE[5:20], ONE[20:]):
-            yield part
-
-    assert client_of(service).post("/v1/checkins", content=pieces(), headers=JSON).status_code == 202
-    assert service.batches[0].users == [b"ann"]
-
-
 @pytest.mark.parametrize("path", ["/v1/checkins", "/v1/counts"])
 @pytest.mark.parametrize(
     ("headers", "status", "why"),
@@ -102,7 +83,7 @@ def test_tokens(path: str, headers: dict[str, str], status: int, why: str) -> No
     """Whoever may read, or even operate the node, may not send check-ins: that would change what is counted."""
     service = FakeService()
     response = client_of(service).post(path, content=ONE, headers={"Content-Type": "application/json", **headers})
-    assert (response.status_code, reason(response)) == (status, why)
+    assert (response.status_code, reason_of(response)) == (status, why)
     assert service.refusals == [why]
     assert not service.batches
     assert ("www-authenticate" in response.headers) == (status == 401)
@@ -146,7 +127,7 @@ def test_bad_bodies(content_type: str, body: bytes, status: int, why: str) -> No
     client = client_of(service)
     headers = {"Content-Type": content_type, **bearer(CHECKIN)}
     response = client.post("/v1/checkins", content=body, headers=headers)
-    assert (response.status_code, reason(response)) == (status, why)
+    assert (response.status_code, reason_of(response)) == (status, why)
     assert service.refusals == [why]
     assert client.post("/v1/checkins", content=ONE, headers=JSON).status_code == 202
     assert service.counted(100) == [1, 0, 0]
@@ -204,7 +185,7 @@ def test_a_body_of_which_nothing_is_taken_is_refused(
     """A client that looks at the status only must not believe that something was counted; all rows are named."""
     service = FakeService()
     response = client_of(service).post("/v1/checkins", content=json.dumps([wrong, wrong]), headers=JSON)
-    assert (response.status_code, reason(response)) == (status, why)
+    assert (response.status_code, reason_of(response)) == (status, why)
     error = response.json()["error"]
     assert error["text"].startswith("row 0: ")
     assert error["rows"] == [0, 1]
@@ -236,9 +217,9 @@ def test_the_first_row_says_why_nothing_was_taken() -> None:
     """Of rows with different reasons each has its own; the status is one that a program can act on."""
     wrong = [LATE, UNKNOWN_REGION, USER_A_FRACTION]
     late = client_of(FakeService()).post("/v1/checkins", content=json.dumps(wrong), headers=JSON)
-    assert (late.status_code, reason(late)) == (409, "late")
+    assert (late.status_code, reason_of(late)) == (409, "late")
     field = client_of(FakeService()).post("/v1/checkins", content=json.dumps(wrong[::-1]), headers=JSON)
-    assert (field.status_code, reason(field)) == (400, "field")
+    assert (field.status_code, reason_of(field)) == (400, "field")
     assert [one["reason"] for one in field.json()["error"]["refused"]] == ["user", "unknown-region", "late"]
 
 
@@ -284,125 +265,8 @@ def test_numbers_are_milliseconds() -> None:
     assert response.json()["refused"] == [{"row": 1, "reason": "time"}, {"row": 2, "reason": "time"}]
     assert service.counted(100) == [1, 0, 0]
     alone = client_of(service).post("/v1/checkins", content=json.dumps(rows[1:2]), headers=JSON)
-    assert (alone.status_code, reason(alone)) == (400, "field")
+    assert (alone.status_code, reason_of(alone)) == (400, "field")
     assert "milliseconds, not seconds" in alone.json()["error"]["text"]
-
-
-def test_a_long_body_without_its_length_is_cut_off() -> None:
-    """Content-Length may be missing or wrong: what is read is counted, and never held beyond the limit."""
-    service = FakeService()
-
-    async def pieces() -> AsyncIterator[bytes]:
-        for _ in range(200):
-            yield b" " * 1_000
-
-    response = client_of(service).post("/v1/checkins", content=pieces(), headers=JSON)
-    assert (response.status_code, reason(response)) == (413, "too-large")
-    assert "connection" not in response.headers
-
-
-def test_the_largest_body_is_told_in_bytes() -> None:
-    """node.toml's "8MiB" prints as that: "8MiB bytes" would be said."""
-    response = client_of(FakeService(), max_body=Size(1 << 10)).post("/v1/checkins", content=bytes(2000), headers=JSON)
-    assert "allowed: 1024 bytes." in response.json()["error"]["text"]
-
-
-def test_a_client_that_asks_first_is_answered_first() -> None:
-    """`Expect: 100-continue` waits for the answer: reading the body that is refused would make the client send it."""
-    caller = Caller("/v1/checkins", headers={**JSON, "Content-Length": "100001", "Expect": "100-continue"})
-    caller.scope["method"] = "POST"
-    caller.said.get_nowait()
-    asyncio.run(app_of(FakeService())(caller.scope, caller.receive, caller.send))
-    start = caller.heard.get_nowait()
-    assert (start["status"], dict(start["headers"])[b"connection"]) == (413, b"close")
-
-
-def test_an_endless_body_is_not_read_to_its_end() -> None:
-    """Somebody without a token must not keep the node reading."""
-    service = FakeService()
-    sent = 0
-
-    async def pieces() -> AsyncIterator[bytes]:
-        nonlocal sent
-        while True:
-            sent += 1 << 20
-            yield bytes(1 << 20)
-
-    response = client_of(service).post("/v1/checkins", content=pieces(), headers={"Content-Type": "application/json"})
-    assert (response.status_code, response.headers["connection"]) == (401, "close")
-    assert sent < 20 << 20
-
-
-@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "GZip"])
-@pytest.mark.parametrize("pieces", [1, 3, 1_000])
-def test_gzip_is_unpacked(coding: str, pieces: int) -> None:
-    """A feed over a narrow line sends a tenth; in pieces of any size, and in several members (`cat a.gz b.gz`)."""
-    service = FakeService()
-    rows = b"".join(b'{"user": %d, "region": "north"}\n' % number for number in range(50))
-    body = gzip.compress(rows[:700]) + gzip.compress(rows[700:])
-    size = -(-len(body) // pieces)
-
-    async def sent() -> AsyncIterator[bytes]:
-        for first in range(0, len(body), size):
-            yield body[first : first + size]
-
-    headers = {**JSON, "Content-Type": "application/x-ndjson", "Content-Encoding": coding}
-    response = client_of(service).post("/v1/checkins", content=sent(), headers=headers)
-    assert (response.status_code, response.json()["accepted"]) == (202, 50)
-    counts = gzip.compress(b'{"slot": 101, "counts": {"south": 7}}')
-    headers = {**JSON, "Content-Encoding": coding}
-    assert client_of(service).post("/v1/counts", content=counts, headers=headers).status_code == 202
-    assert service.counted(101)[1] == 7
-
-
-@pytest.mark.parametrize("more", [b"", b" " * 50_000])
-def test_what_gzip_unpacks_to_counts_against_the_limit(more: bytes) -> None:
-    """A kilobyte may unpack to a megabyte: it is unpacked piece by piece, and no further than is allowed."""
-    body = gzip.compress(more + bytes(64 << 20))
-    assert len(body) < 100_000, "packed, it is within the limit"
-    headers = {**JSON, "Content-Encoding": "gzip"}
-    tracemalloc.start()
-    try:
-        response = client_of(FakeService(), max_body=100_000).post("/v1/checkins", content=body, headers=headers)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert (response.status_code, reason(response)) == (413, "too-large")
-    assert "unpacked" in response.json()["error"]["text"]
-    assert peak < 4 << 20
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        ONE,
-        gzip.compress(ONE)[:-1],
-        gzip.compress(ONE)[:-9],
-        gzip.compress(ONE) + b"and more",
-        gzip.compress(ONE)[:-8] + bytes(8),
-        gzip.compress(b"") * 2_000,
-        zlib.compress(ONE),
-    ],
-    ids=["nothing", "not packed", "cut", "cut in the data", "more behind it", "checksum", "many members", "deflate"],
-)
-def test_what_is_not_gzip_is_refused(body: bytes) -> None:
-    """A body that was cut off on its way must not be taken for a shorter one."""
-    service = FakeService()
-    headers = {**JSON, "Content-Encoding": "gzip"}
-    response = client_of(service).post("/v1/checkins", content=body, headers=headers)
-    assert (response.status_code, reason(response)) == (400, "malformed")
-    assert not service.batches
-
-
-@pytest.mark.parametrize("coding", ["br", "deflate", "zstd", "gzip, gzip"])
-def test_other_encodings_are_refused(coding: str) -> None:
-    """The answer says which one is taken, in words and as programs read it."""
-    headers = {**JSON, "Content-Encoding": coding}
-    response = client_of(FakeService()).post("/v1/checkins", content=gzip.compress(ONE), headers=headers)
-    assert (response.status_code, reason(response)) == (415, "content-encoding")
-    assert response.headers["accept-encoding"] == "gzip"
-    assert "gzip" in response.json()["error"]["text"]
 
 
 def test_nobody_is_turned_away_because_others_are_there() -> None:
@@ -427,7 +291,7 @@ def test_the_limit_of_a_token() -> None:
     assert client.post("/v1/counts", content=counts, headers=JSON).status_code == 202
     for path in ("/v1/checkins", "/v1/counts"):
         response = client.post(path, content=b"[{", headers=JSON)
-        assert (response.status_code, reason(response)) == (429, "rate")
+        assert (response.status_code, reason_of(response)) == (429, "rate")
         assert response.headers["retry-after"] == "30"
     assert client.post("/v1/checkins", content=ONE, headers={**JSON, **bearer(other)}).status_code == 202
     assert client.get("/v1/budget", headers=bearer(READ)).status_code == 200
@@ -450,7 +314,7 @@ def test_when_nothing_can_be_stored() -> None:
     service = FakeService()
     service.fails = IntakeRefused("unavailable", "nothing can be stored at present.")
     response = client_of(service).post("/v1/checkins", content=ONE, headers=JSON)
-    assert (response.status_code, reason(response), response.headers["retry-after"]) == (503, "unavailable", "30")
+    assert (response.status_code, reason_of(response), response.headers["retry-after"]) == (503, "unavailable", "30")
 
 
 def test_an_unexpected_error_says_nothing_of_the_body(caplog: pytest.LogCaptureFixture) -> None:
@@ -459,7 +323,7 @@ def test_an_unexpected_error_says_nothing_of_the_body(caplog: pytest.LogCaptureF
     service.fails = KeyError("ann was in the north")
     with caplog.at_level(logging.DEBUG):
         response = client_of(service).post("/v1/checkins", content=ONE, headers=JSON)
-    assert (response.status_code, reason(response)) == (500, "internal")
+    assert (response.status_code, reason_of(response)) == (500, "internal")
     ours = [record for record in caplog.records if record.name.startswith("dpcrowd")]
     assert [record.getMessage() for record in ours] == ["a request to /v1/checkins failed: KeyError"]
     assert all(record.exc_info is None for record in ours)
@@ -469,7 +333,7 @@ def test_an_unexpected_error_says_nothing_of_the_body(caplog: pytest.LogCaptureF
 def test_other_methods(path: str) -> None:
     """Check-ins cannot be read back."""
     response = client_of(FakeService()).get(path, headers=bearer(CHECKIN))
-    assert (response.status_code, reason(response), response.headers["allow"]) == (405, "method", "POST")
+    assert (response.status_code, reason_of(response), response.headers["allow"]) == (405, "method", "POST")
 
 
 def test_counts_are_taken() -> None:
@@ -496,7 +360,7 @@ def test_a_node_takes_check_ins_or_counts(accepts: str, path: str, content: byte
     client = client_of(service)
     for _ in range(2):
         response = client.post(path, content=content, headers=JSON)
-        assert (response.status_code, reason(response)) == (403, "off")
+        assert (response.status_code, reason_of(response)) == (403, "off")
         right = f"/v1/{accepts}"
         body = ONE if accepts == "checkins" else b'{"slot":100,"counts":{"north":3}}'
         assert client.post(right, content=body, headers=JSON).status_code == 202
@@ -509,42 +373,12 @@ def test_counts_after_the_seal_and_wrong_counts() -> None:
     service = FakeService()
     client = client_of(service)
     late = client.post("/v1/counts", content=b'{"slot":98,"counts":{}}', headers=JSON)
-    assert (late.status_code, reason(late)) == (409, "late")
+    assert (late.status_code, reason_of(late)) == (409, "late")
     wrong = client.post("/v1/counts", content=b'{"slot":100,"counts":{"north":-1}}', headers=JSON)
-    assert (wrong.status_code, reason(wrong)) == (400, "field")
+    assert (wrong.status_code, reason_of(wrong)) == (400, "field")
     lines = client.post("/v1/counts", content=b"{}", headers={**JSON, "Content-Type": "application/x-ndjson"})
-    assert (lines.status_code, reason(lines)) == (415, "content-type")
+    assert (lines.status_code, reason_of(lines)) == (415, "content-type")
     assert service.refusals == ["late", "field", "content-type"]
-
-
-def test_a_client_that_goes_away_leaves_nothing() -> None:
-    """Half a body is not a batch."""
-    service = FakeService()
-    caller = Caller("/v1/checkins", headers={**JSON})
-    caller.scope["method"] = "POST"
-    caller.said.get_nowait()
-    caller.said.put_nowait({"type": "http.request", "body": ONE, "more_body": True})
-    caller.leave()
-    asyncio.run(app_of(service)(caller.scope, caller.receive, caller.send))
-    assert caller.heard.empty()
-    assert not service.batches
-    assert not service.refusals
-
-
-def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections that send a byte and wait would pile up until no file can be opened any more."""
-    monkeypatch.setattr(api_ingest, "SECONDS_TO_SEND", 0.05)
-    monkeypatch.setattr(api_ingest, "_SECONDS_TO_DISCARD", 0.05)
-    service = FakeService()
-    caller = Caller("/v1/checkins", headers=JSON)
-    caller.scope["method"] = "POST"
-    caller.said.get_nowait()
-    caller.said.put_nowait({"type": "http.request", "body": b"[", "more_body": True})
-    asyncio.run(asyncio.wait_for(app_of(service)(caller.scope, caller.receive, caller.send), 20))
-    start = caller.heard.get_nowait()
-    assert (start["status"], dict(start["headers"])[b"connection"]) == (408, b"close")
-    assert service.refusals == ["too-slow"]
-    assert not service.batches
 
 
 def test_the_first_client_is_answered_as_it_knows() -> None:

@@ -17,17 +17,25 @@ from dpcrowd.node.api.estimates import accepted
 from dpcrowd.node.api.prometheus import Metric, render
 from dpcrowd.node.api.rows import ENCODERS
 from dpcrowd.node.config.tokens import TokensSection
-from node_support_api import ADMIN, CHECKIN, CLOCK, READ, REGIONS, Client, FakeService, app_of, bearer, estimates_of
+from node_support_api import (
+    ADMIN,
+    CHECKIN,
+    CLOCK,
+    READ,
+    REGIONS,
+    Client,
+    FakeService,
+    app_of,
+    bearer,
+    client_of,
+    estimates_of,
+)
 
 LAST_SLOT = (2**63 - 1 - CLOCK.epoch_ns) // CLOCK.length_ns - 1
 """The last one whose end a node's storage can hold: 64 bits of nanoseconds."""
 READER = bearer(READ)
 BOTH = "a-token-with-two-rights-"
 LIMITS = {"estimate", "low", "high"}
-
-
-def client_of(service: FakeService) -> Client:
-    return Client(app_of(service))
 
 
 def reason(response: Any) -> str:
