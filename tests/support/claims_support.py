@@ -128,7 +128,7 @@ class World(Results):
             return scattered if change is None else change(scattered)
 
         metrics = ("are", "ace", "frequency", "packets_per_slot", "latency_ms", "mse", "claimed_mse")
-        known = {metric: values(metric) for metric in metrics}
+        known: dict[str, Any] = {metric: values(metric) for metric in metrics}
         over_time = known["are"][:, None] * self.start(label)
         if self.mean is turned_round:
             over_time = known["are"][:, None] / self.start(label)

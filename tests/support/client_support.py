@@ -85,7 +85,8 @@ def reason_of(row: Any) -> str | None:
         return "unknown-region"
     if isinstance(row.get("time"), str) and not row["time"][:1].isdigit():
         return "time"
-    return {LATE: "late", FUTURE: "future"}.get(row.get("time"))
+    reasons: dict[Any, str] = {LATE: "late", FUTURE: "future"}
+    return reasons.get(row.get("time"))
 
 
 class NewNode:
@@ -168,7 +169,7 @@ class Served:
     def __init__(
         self, service: FakeService | ASGIApp, certificate: Path | None = None, key: Path | None = None
     ) -> None:
-        self._tls = {"certificate": certificate, "key": key}
+        self._tls: dict[str, Any] = {"certificate": certificate, "key": key}
         self.service: Any = service
         self._app = app_of(service) if isinstance(service, FakeService) else service
         self._listener = socket.socket()

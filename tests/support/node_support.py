@@ -238,8 +238,8 @@ class Node:
             case do.StoreCounters(counters):
                 self._remember(counters)
             case do.Send(_, payload, _, leaves_ns):
-                for record in body_of(payload).records:
-                    assert self._is_paid(record.origin, body_of(payload).slot), "sent before it was paid for"
+                for own in body_of(payload).records:
+                    assert self._is_paid(own.origin, body_of(payload).slot), "sent before it was paid for"
                 for relayed in body_of(payload).relayed:
                     if relayed.origin == self.view.me:
                         assert self._is_paid(relayed.origin, relayed.slot), "sent before it was paid for"

@@ -44,7 +44,8 @@ def tables(servers: int = 3, regions: int = 3) -> dict[str, Any]:
 def changed(plain: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """A copy with the value at "server.2.share" replaced; a value of ... takes it out."""
     whole = copy.deepcopy(plain)
-    *way, last = [int(step) if step.isdigit() else step for step in path.split(".")]
+    steps: list[Any] = [int(step) if step.isdigit() else step for step in path.split(".")]
+    *way, last = steps
     place: Any = whole
     for step in way:
         place = place[step] if isinstance(place, list) else place.setdefault(step, {})

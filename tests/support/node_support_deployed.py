@@ -209,7 +209,7 @@ class World:
         except DpcrowdError:
             self._later(self._start_again(name))
             return
-        servers: list[Any] = []
+        servers: list[NoSockets] = []
 
         def make_server(app: Any, *_: object, **__: object) -> NoSockets:
             servers.append(NoSockets(app))
@@ -327,7 +327,7 @@ class World:
             self._strike(name, node_run, "lying", "kill after")
             return changed
 
-        database.transaction, database.write = faulty, faulty_write  # type: ignore[method-assign]
+        database.transaction, database.write = faulty, faulty_write  # type: ignore[method-assign, assignment]
 
     def _strike(self, name: str, node_run: NodeRun, *kinds: Kind) -> None:
         fault = self.faults.get(name)

@@ -42,7 +42,8 @@ async def listen(app: Asgi, path: str, token: str, note: Callable[[object], None
     """A reader of an event stream, who never goes: every piece that it gets is noted."""
 
     async def receive() -> dict[str, Any]:
-        return await asyncio.get_running_loop().create_future()
+        forever: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        return await forever
 
     async def send(message: dict[str, Any]) -> None:
         assert message.get("status", 200) == 200, "a reader who is turned away sees nothing, and would notice nothing"

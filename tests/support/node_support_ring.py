@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.config import load_pair
-from dpcrowd.node.live.intake import IntakeRefused
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage import Storage
 from dpcrowd.schemes.server import Joined

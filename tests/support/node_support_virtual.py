@@ -67,7 +67,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Let time pass. Called while a task runs, it is a process that stands still."""
         self.microseconds += max(1, round(seconds * 1e6))
 
-    def call_at(
+    _scheduled: list[asyncio.TimerHandle]  # asyncio's own heap
+
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """Timers of one moment go off in the order in which they were set, whatever else was set in between."""
@@ -78,7 +80,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         timer._scheduled = True
         return timer
 
-    def call_soon_threadsafe(self, *_: Any, **__: Any) -> Any:
+    def call_soon_threadsafe(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
         raise AssertionError("a thread takes part in the story: when it is done is not a matter of the story")
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
@@ -97,6 +99,7 @@ class _Timer(asyncio.TimerHandle):
     """asyncio's own handles of one moment are in no order."""
 
     number: int
+    _scheduled: bool  # asyncio's own note
 
     def __lt__(self, other: Any) -> bool:
         return (self.when(), self.number) < (other.when(), other.number)

@@ -278,7 +278,7 @@ class RelayCrowd(Crowd):
     async def network(self, *, operator: bool) -> NetworkStatus:
         status = await super().network(operator=operator)
         _, agrees, twice, high, silent = self.names_of_servers
-        heard = {"last_record": self.last, "records": 40}
+        heard: dict[str, Any] = {"last_record": self.last, "records": 40}
         servers = [
             ServerStatus(name="a", last_record=self.last),
             ServerStatus(name=agrees, **heard),
@@ -320,7 +320,7 @@ class RelayCrowd(Crowd):
 
 
 @contextmanager
-def served(crowd: Crowd) -> Iterator[tuple[str, Callable[[Callable[[], None]], None]]]:
+def served(crowd: Crowd) -> Iterator[tuple[str, Callable[[Callable[[], None]], object]]]:
     """Serve a crowd to everybody on this machine; yield the address, and how to call something in its event loop."""
     app = app_of(crowd, TokensSection(read="open"))
     loop = asyncio.new_event_loop()
@@ -339,7 +339,7 @@ def served(crowd: Crowd) -> Iterator[tuple[str, Callable[[Callable[[], None]], N
         assert thread.is_alive(), "the server of the page could not start"
         time.sleep(0.01)
     try:
-        yield f"http://127.0.0.1:{port}/", lambda work: loop.call_soon_threadsafe(work) and None
+        yield f"http://127.0.0.1:{port}/", loop.call_soon_threadsafe
     finally:
         loop.call_soon_threadsafe(crowd.broadcast.close)
         server.should_exit = True

@@ -33,8 +33,8 @@ class Broken(Relay):
         self.state = super().start(setting)
         servers, rng = setting.servers // setting.runs, np.random.default_rng(7)
         self.broken = np.zeros((setting.runs, servers), dtype=np.bool_)
-        for row in self.broken:
-            row[rng.choice(servers, servers // 10, replace=False)] = True
+        for run in range(setting.runs):
+            self.broken[run, rng.choice(servers, servers // 10, replace=False)] = True
         self._first = {}
         return self.state
 

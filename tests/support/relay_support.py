@@ -187,7 +187,7 @@ class CentralFilter:
         """R of a record, region by region."""
         network, share = self.network, self.network.shares[origin]
         if network.observation == "paper":
-            spread = share**2 * network.model.one_step_var
+            spread: Floats = share**2 * network.model.one_step_var
         else:
             crowd = values / share if level is None else level
             spread = share * (1 - share) * np.maximum(crowd, 1.0)
@@ -299,7 +299,7 @@ class CentralFilter:
             share = self.network.shares[o]
             spread = self._honest_var(o, values, level) + share**2 * np.diag(final.cov)
             residuals[o] = float(((values - share * final.mean) ** 2 / spread).mean())
-        typical = np.mean([min(r, 4.0) for r in residuals.values()])
+        typical = float(np.mean([min(r, 4.0) for r in residuals.values()]))
         usual += (typical - usual) * (1 - (1 - 1 / 64) ** len(held))
         for o, squared in residuals.items():
             residual = min(squared / max(usual, 1.0), 100.0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcrowd.schemes.base import Release
+from dpcrowd.schemes.base import Release, run_slot
 from dpcrowd.sim import engine
 from dpcrowd.sim.recorder import RunRecords
 
@@ -59,11 +59,11 @@ class Spy:
 def spy_on_engine(monkeypatch: pytest.MonkeyPatch) -> Spy:
     """Listen to the engine without changing it."""
     seen = Spy()
-    real = engine.run_slot
 
     def listen(scheme: Any, state: Any, slot: int, shares: Any, counts: Any, noise: Any, hearing: Any) -> Release:
-        release = real(scheme, state, slot, shares, counts, noise, hearing)
-        kept = Release(slot, *(np.array(getattr(release, f.name)) for f in fields(Release)[1:]))
+        release = run_slot(scheme, state, slot, shares, counts, noise, hearing)
+        copies: list[Any] = [np.array(getattr(release, f.name)) for f in fields(Release)[1:]]
+        kept = Release(slot, *copies)
         seen.releases[id(scheme)].append(kept)
         seen.inputs[id(scheme)].append((shares, counts, noise, hearing))
         return release
