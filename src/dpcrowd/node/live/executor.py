@@ -223,7 +223,7 @@ class Executor:
         far_behind = isinstance(stimulus, on.SlotSealed) and last >= 0 and stimulus.slot - last > _MANY
         instructions = await self.in_thread(handle, stimulus) if far_behind else handle(stimulus)
         if isinstance(stimulus, on.MessageArrived) and machine.records is not None:
-            self._meter.records_arrived(machine.records.arrivals.arrived, stimulus.at_ns, machine.view)
+            self._meter.records_arrived(machine.records.arrivals.new_slots, stimulus.at_ns, machine.view)
         for place, instruction in enumerate(instructions):
             try:
                 result = await self._carry_out(instruction, stimulus.at_ns)

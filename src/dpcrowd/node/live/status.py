@@ -243,19 +243,17 @@ def _rounded(value: float) -> float | None:
 
 def _server_status(records: Records, name: str) -> ServerStatus:
     """Return what the records of a server show of it."""
-    overdue = records.waiting.overdue(name)
+    arrivals, overdue = records.arrivals, records.waiting.overdue(name)
     return ServerStatus(
         name=name,
         last_record=records.held.last_slot(name),
         overdue=overdue,
         missing=overdue is not None and records.waiting.is_final(overdue),
         suspected_since=records.suspects.get(name),
-        equivocation=records.arrivals.equivocators.get(name),
-        records=_total(records.arrivals.received_by, origin=name),
-        records_late=_total(records.arrivals.late_by, origin=name),
-        records_refused={
-            reason: count for (who, reason), count in sorted(records.arrivals.refused.items()) if who == name
-        },
+        equivocation=arrivals.equivocators.get(name),
+        records=_total(arrivals.received_by, origin=name),
+        records_late=_total(arrivals.late_by, origin=name),
+        records_refused={reason: count for (who, reason), count in sorted(arrivals.refused.items()) if who == name},
     )
 
 

@@ -78,7 +78,7 @@ class Arrivals:
     refused              how many were refused, by the name of who is at fault and the reason
     equivocators         by name: the last slot for which an origin has signed different records, as long as the proof
                          is kept, for L slots
-    arrived              slots of the records that the last message has brought
+    new_slots            slots of the records that the last message has brought
     """
 
     def __init__(self, revisions: KnownRevisions, held: HeldRecords, forwarding: Forwarding, waiting: Waiting) -> None:
@@ -89,7 +89,7 @@ class Arrivals:
         self.late_by: Counter[tuple[str, str]] = Counter()
         self.refused: Counter[tuple[str, str]] = Counter()
         self.equivocators: dict[str, int] = {key.origin: key.slot for key in sorted(held.proofs)}
-        self.arrived: list[int] = []
+        self.new_slots: list[int] = []
 
     def begin_slot(self, first: int) -> None:
         """Let neighbours have signatures checked again, and forget proofs of slots before `first`."""
@@ -206,7 +206,7 @@ class Arrivals:
         self._held.add(key, HeldRecord(record, values.noisy, values.groups))
         self._forwarding.add(key)
         self._forwarding.mark_known(sender, ("record", key))
-        self.arrived.append(key.slot)
+        self.new_slots.append(key.slot)
         above = self._above_account(key.origin, server)
         if key.slot not in above:
             self._waiting.hear(key.origin, key.slot)

@@ -556,7 +556,7 @@ class Machine:
     def _hear(self, at_ns: int, sender: str, payload: bytes) -> list[Instruction]:
         """Handle a message; release the slot in exchange if it was the last one that was waited for."""
         if self.records is not None:
-            self.records.arrivals.arrived.clear()
+            self.records.arrivals.new_slots.clear()
         instructions = self._hear_message(at_ns, sender, payload)
         if self.records is not None:
             if self._exchange is not None and self._exchange.awaited:

@@ -78,11 +78,8 @@ class Recorder:
         """Record the start of a run with this machine, which has handled nothing yet."""
         view, trust = machine.view, machine.trust
         text = self._text_of(view.revision)
-        earlier = (
-            []
-            if machine.records is None
-            else [self._text_of(one.revision) for one in machine.records.revisions.earlier]
-        )
+        views = () if machine.records is None else machine.records.revisions.earlier
+        earlier = [self._text_of(one.revision) for one in views]
         texts = [one for one in earlier if one is not None]
         if text is None or len(texts) < len(earlier):
             self._end(f"the file of revision {view.revision}, or of one before it, does not exist any more")
