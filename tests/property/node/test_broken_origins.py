@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.records import Records
 from dpcrowd.node.wire import VERSION, Body, encode
 from dpcrowd.node.wire_records import Equivocation, SignedRecord, pack, sign_record
 from examples_support import examples
 from node_support import DIGEST, Network, Node, body_of, fake_sign
+from node_support_records import records_of
 from node_support_relay import counts_of, facts_of, make_network, terms_of
 from schemes_support import bits
 
@@ -82,11 +82,6 @@ def tell(node: Node, lie: Lie) -> None:
     body = Body(VERSION, DIGEST, lie.sender, lie.slot, 2, 0, {}, relayed=relayed, equivocations=proofs)
     payload = encode(body, fake_sign(lie.sender))
     node.give(on.MessageArrived(node.view.seals(lie.slot) + 1, node.view.names[lie.sender], payload))
-
-
-def records_of(node: Node) -> Records:
-    assert node.machine.records is not None
-    return node.machine.records
 
 
 def play(lies: list[Lie]) -> tuple[Network, list[tuple[object, ...]]]:

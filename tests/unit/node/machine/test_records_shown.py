@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.records import Records
 from dpcrowd.privacy import Guarantee
 from node_support import Network, Node
+from node_support_records import records_of
 from node_support_relay import RING, counts_of, facts_of, make_network, simulate
 from schemes_support import bits
 
@@ -27,11 +27,6 @@ def play(network: Network, slots: range, counts: NDArray[np.int64] = COUNTS) -> 
     for slot in slots:
         network.slot(slot, counts[slot])
     return network
-
-
-def records_of(node: Node) -> Records:
-    assert node.machine.records is not None
-    return node.machine.records
 
 
 def stores(node: Node) -> list[do.StoreRelease]:
