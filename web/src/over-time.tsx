@@ -117,7 +117,7 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
                act[event.key]();
              }} />
         <Readout history={history} place={place} subjects={subjects} lines={lines} />
-        <AgreementText agreements={agreements} />
+        <AgreementText agreements={agreements} isLearned={shown.records && others.isLearned} />
         <div class="options">
           {option("band", "95% interval", "interval")}
           {(model.demo !== null || !server.keepsRecords) && option("neighbours", model.demo === null ? "Neighbours" : "Other servers", "neighbours", !single)}
@@ -151,7 +151,7 @@ interface Asked extends Others { at: number; key: string; smoothed: Overlay }
 
 /** What others say: in a demo the other servers' releases, else what their messages said; and the records of all. */
 function useOthers(model: Model, server: Server, shown: Shown): Asked {
-  const asked = useRef<Asked>({ at: 0, key: "", neighbours: new Map(), records: new Map(), smoothed: new Map() });
+  const asked = useRef<Asked>({ at: 0, key: "", neighbours: new Map(), records: new Map(), isLearned: false, smoothed: new Map() });
   const { history } = server;
   const region = model.chosen.length === 1 && history !== null ? history.regions[model.chosen[0]] ?? null : null;
   const several = model.servers.length > 1;
@@ -178,6 +178,7 @@ function useOthers(model: Model, server: Server, shown: Shown): Asked {
       void server.others(region, 2_000).then((others) => {
         if (asked.current.key !== key) return;
         asked.current.records = others.records;
+        asked.current.isLearned = others.isLearned;
         if (!several) asked.current.neighbours = others.neighbours;
       }).catch(() => undefined);
     }
@@ -199,13 +200,14 @@ function agreementsOf(history: History, region: number, shown: Shown, others: Ot
 }
 
 /** Agreement in words: how many values of each server are within the intervals. */
-function AgreementText({ agreements }: { agreements: Agreement[] }) {
+function AgreementText({ agreements, isLearned }: { agreements: Agreement[]; isLearned: boolean }) {
   if (agreements.length === 0) return null;
   const doubtful = agreements.filter((one) => one.isDoubtful), rest = agreements.length - MOST_LINES;
   return (
     <p class="note" id="agreement">
       Agreement, within the 95% intervals: {agreements.slice(0, MOST_LINES).map((one, place) => <span key={one.name}>{place > 0 && ", "}<span class={one.isDoubtful ? "bad-text" : ""}>{one.name} {count(one.inside)} of {count(one.values)}</span></span>)}
       {rest > 0 && `, and ${plural(rest, "server")} that agree more`}. {doubtful.length > 0 && <strong class="bad-text">Far too few of {doubtful.map((one) => one.name).join(", ")}. </strong>}
+      {isLearned && "Records are divided by learned shares. "}
       <About word="agreement" />
     </p>
   );

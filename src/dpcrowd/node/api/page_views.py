@@ -46,7 +46,24 @@ class RecordHistory(Struct, frozen=True, kw_only=True):
         Column,
         Meta(description="Its noisy counts divided by its share: an estimate of the population by this record alone."),
     ]
-    half_width: Annotated[Column, Meta(description="Half of its 95% interval, from the noise and the share.")]
+    half_width: Annotated[
+        Column,
+        Meta(description="Half of its 95% interval, from the noise and the share; with the error of a learned share."),
+    ]
+    share: Annotated[
+        Column,
+        Meta(
+            description="The share of the region by which the counts were divided. Of the total: null where the shares "
+            "of the regions differ, since the counts of each region are then divided by its own."
+        ),
+    ] = []
+    learned: Annotated[
+        list[bool],
+        Meta(
+            description="Whether that share was learned from released records (`share_width`), as the estimate of the "
+            "record's slot uses it; else it is the public share of network.toml."
+        ),
+    ] = []
 
 
 class NeighbourHistory(Struct, frozen=True, kw_only=True):
