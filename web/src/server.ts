@@ -267,6 +267,12 @@ export class Server {
     };
   }
 
+  /** The non-negative view of a region: it depends on all regions, so the server computes it. */
+  async nonnegative(region: string, slots: number): Promise<Overlay> {
+    const columns = await this.get<Columns>(`/v1/history?view=nonnegative&slots=${slots}&region=${encodeURIComponent(region)}`);
+    return overlay(columns.slots, columns.estimate_nonnegative?.[0] ?? []);
+  }
+
   /** The smoothed past of a region, or of all regions together. */
   async smoothed(region: string | null, slots: number): Promise<Overlay> {
     const first = Math.max(0, (this.history?.lastSlot ?? 0) - slots);

@@ -78,9 +78,7 @@ class KeptRecords:
         place = 0 if number is None else number + 1
         histories = {}
         for name in names:
-            kept = [
-                one for one in self._records.get(name, ()) if one.slot >= since and len(one.values) == regions + 1
-            ]
+            kept = [one for one in self._records.get(name, ()) if one.slot >= since and len(one.values) == regions + 1]
             if kept:
                 histories[name] = RecordHistory(
                     slots=[one.slot for one in kept],
