@@ -246,6 +246,7 @@ class Machine:
                 self.trust.start(self.server.slot, following)
                 resumed = [do.Link(max(following, 0), required=True), *self._resume(at_ns)]
                 if self.records is not None:
+                    resumed += self.records.report_invalid_proofs()
                     resumed += self._join.begin(self.server, self.server.slot, following - 1, self.view)
                     resumed += self._miss_revision(max(self.server.slot, following - 1))
                     self._attended = max(self.server.slot, following - 1)

@@ -81,6 +81,11 @@ _SUSPECT = (
     "records of {name} disagree with those of the other servers, and count less from slot {slot} on: its operator "
     "should know that its feed may have stopped, count people twice, or name the wrong regions."
 )
+_PROOF_INVALID = (
+    "the data folder has a proof that {origin} signed two different records for slot {slot}, but the revision that was "
+    "valid in this slot does not confirm both signatures: the proof is not used. If this server did not take that "
+    "revision late, the folder is damaged, or somebody has changed it."
+)
 
 
 class Key(NamedTuple):
@@ -175,11 +180,13 @@ class Records:
         self._released: tuple[int, int] | None = None  # the first and the last slot that this run has released
         self.refused: Counter[tuple[str, str]] = Counter()
         self.equivocators: dict[str, int] = {}
+        self._invalid_proofs: list[Key] = []
         for one in sorted(stored, key=lambda one: one.slot):
             key = Key(one.slot, one.origin)
             if one.kind == "proof":
-                self._proofs[key] = _Proof(unpack_proof(one.content), fused=True)
-                self.equivocators[one.origin] = one.slot
+                if (proof := self._stored_proof(one)) is not None:
+                    self._proofs[key] = _Proof(proof, fused=True)
+                    self.equivocators[one.origin] = one.slot
             elif (values := self._values_of(record := unpack_record(one.content))) is not None:
                 self._held[key] = _Held(record, values.noisy, values.groups)
         self._held = {key: held for key, held in self._held.items() if view.number(key.origin) is not None}
@@ -344,6 +351,37 @@ class Records:
         if view is None or not view.verify(record.origin, record.signature, *signed_parts(record, view.digest)):
             return None
         return read_values(_travelled(record), len(view.regions))
+
+    def _stored_proof(self, stored: StoredRecord) -> Equivocation | None:
+        """Return a proof that was stored; None: it proves nothing, or the revision of its slot is not known any more.
+
+        Neighbours' proofs are checked as they arrive; those on disk once more, since whoever can write to the data
+        folder could accuse any server.
+        """
+        view = self._view_at(stored.slot)
+        if view is None:
+            return None
+        number = view.number(stored.origin)
+        try:
+            proof = unpack_proof(stored.content)
+            for record in _both(proof):
+                read_values(_travelled(record), len(view.regions))
+        except BadInput:
+            self._invalid_proofs.append(Key(stored.slot, stored.origin))
+            return None
+        is_proven = not same_sample(proof.first, proof.second) and all(
+            (record.origin, record.slot) == (number, stored.slot)
+            and view.verify(record.origin, record.signature, *signed_parts(record, view.digest))
+            for record in _both(proof)
+        )
+        if not is_proven:
+            self._invalid_proofs.append(Key(stored.slot, stored.origin))
+        return proof if is_proven else None
+
+    def report_invalid_proofs(self) -> list[Instruction]:
+        """Return what an operator should know of stored proofs that were not used, once."""
+        invalid, self._invalid_proofs = self._invalid_proofs, []
+        return [Report("proof-invalid", _PROOF_INVALID.format(**key._asdict()), grave=True) for key in invalid]
 
     def _learn_schedules(self, begins: int = 0, lasts: Iterable[Key] = ()) -> Schedules:
         """Return when others sample, from the records that are kept and from the last ones of each origin."""
