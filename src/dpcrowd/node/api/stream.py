@@ -48,10 +48,13 @@ class _Query:
     view     with the non-negative view
     """
 
-    regions: list[str] | None
-    after: int | None
-    columns: bool
-    view: bool
+    regions: list[str] | None = None
+    after: int | None = None
+    columns: bool = False
+    view: bool = False
+
+
+_DEFAULT = _Query()
 
 
 class EventStream:
@@ -185,7 +188,7 @@ def _read_query(context: Context, headers: Headers, query: QueryParams) -> _Quer
         return refusal(400, "query", str(error))
 
 
-def _event(item: Item, query: _Query) -> bytes:
+def _event(item: Item, query: _Query = _DEFAULT) -> bytes:
     """Return a server-sent event; columns are a `History` of one slot, which is a third as long as rows."""
     if isinstance(item, Lost):
         return b"event: lost\ndata: " + _encode({"slots": item.slots}) + b"\n\n"
