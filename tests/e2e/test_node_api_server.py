@@ -96,10 +96,11 @@ def test_websocket() -> None:
 
     async def use(address: str) -> None:
         async with connect(
-            f"ws://{address}/v1/stream?region=south", additional_headers=bearer(READ), proxy=None
+            f"ws://{address}/v1/stream?region=south&view=nonnegative", additional_headers=bearer(READ), proxy=None
         ) as reader:
             first = json.loads(await reader.recv())
             assert (first["event"], first["slot"], len(first["rows"])) == ("estimates", 7, 1)
+            assert first["rows"][0]["estimate_nonnegative"] == first["rows"][0]["estimate"]
             await reader.send("ignored")
             service.broadcast.publish(estimates_of(8))
             assert json.loads(await reader.recv())["slot"] == 8

@@ -283,6 +283,7 @@ def test_records_of_other_servers_show_who_agrees(relay: Opened) -> None:
     text = relay.page.locator("#agreement").inner_text()
     assert "too-high 0 of 25, agrees 25 of 25" in text
     assert "Far too few of too-high" in text
+    assert "Records are divided by learned shares." in text
     assert "records of agrees" in relay.page.locator(".readout").inner_text()
     relay.wait_for(f"({COLOURED})('--bad') > 20")
     relay.page.get_by_role("checkbox", name="Records of other servers").uncheck()
@@ -299,6 +300,19 @@ def test_the_smoothed_history_is_drawn_over_the_live_one(relay: Opened) -> None:
     relay.shot("relay")
     relay.page.get_by_role("checkbox", name="Smoothed history").uncheck()
     relay.wait_for(f"({COLOURED})('--smoothed') === 0")
+
+
+def test_the_non_negative_view_of_a_region_is_drawn_where_it_is_asked_for(relay: Opened) -> None:
+    """Nobody understands minus two people; the total, which the view keeps, has no such line, and the switch is off."""
+    switch = relay.page.get_by_role("checkbox", name="Non-negative view")
+    assert (switch.is_disabled(), switch.is_checked()) == (True, False)
+    relay.page.locator(".tile").nth(2).click()
+    relay.wait_for("document.querySelectorAll('.chip').length > 0")
+    switch.check()
+    relay.wait_for("/non-negative view [\\d,]+/.test(document.querySelector('.readout').textContent)")
+    switch.uncheck()
+    relay.wait_for("!document.querySelector('.readout').textContent.includes('non-negative view')")
+    relay.page.locator(".tile").nth(2).click()
 
 
 def test_broken_and_missing_servers_are_named(relay: Opened) -> None:

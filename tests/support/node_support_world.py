@@ -47,7 +47,7 @@ _SMOOTHED = "/v1/estimates?smoothed=true"
 _PATHS = (
     *("/readyz", "/healthz", "/v1/network", "/v1/budget", "/v1/quality", "/metrics"),
     *("/v1/estimates/latest", "/v1/estimates", _SMOOTHED, "/v1/estimates?view=nonnegative"),
-    *("/v1/history", "/v1/neighbours", "/v1/topology", "/v1/readiness", "/page.json"),
+    *("/v1/history?view=nonnegative", "/v1/neighbours", "/v1/topology", "/v1/readiness", "/page.json"),
 )
 
 # Everybody acts in a part of its own of each hundredth of a second. If two independent things happened at one moment,

@@ -311,7 +311,11 @@ class RelayCrowd(Crowd):
             estimates = [self.release(slot).estimate for slot in sampled]
             values = [float(one.sum() if number is None else one[number]) for one in estimates]
             return RecordHistory(
-                slots=sampled, value=[factor * one for one in values], half_width=[0.05 * one for one in values]
+                slots=sampled,
+                value=[factor * one for one in values],
+                half_width=[0.05 * one for one in values],
+                share=[0.2] * len(sampled),
+                learned=[True] * len(sampled),
             )
 
         return NeighbourHistory(

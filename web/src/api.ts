@@ -6,10 +6,10 @@ export interface PageDescription { token_needed: boolean; servers: PageServer[];
 export type Column = (number | null)[];
 export interface Columns {
   slots: number[]; opens: number[]; sampled: boolean[]; epsilon: number[]; heard: number[];
-  total: Column; total_half_width: Column; regions: string[]; estimate: Column[]; half_width: Column[];
+  total: Column; total_half_width: Column; regions: string[]; estimate: Column[]; half_width: Column[]; estimate_nonnegative?: Column[];
 }
-/** Records of one server in a relay network, oldest first: its noisy counts divided by its share. */
-export interface RecordColumns { slots: number[]; value: Column; half_width: Column }
+/** Records of one server in a relay network, oldest first: its noisy counts divided by its share, public or learned. */
+export interface RecordColumns { slots: number[]; value: Column; half_width: Column; learned?: boolean[] }
 export interface NeighbourColumns {
   region: string | null; slots: number[]; neighbours: Record<string, Column>; records?: Record<string, RecordColumns>;
 }

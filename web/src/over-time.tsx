@@ -16,7 +16,7 @@ const NEIGHBOURS_EVERY = 4_000;
 const TABLE_SLOTS = 15;
 const MOST_LINES = 12;
 
-interface Shown { neighbours: boolean; records: boolean; smoothed: boolean; truth: boolean; alone: boolean; naive: boolean; relative: boolean; band: boolean }
+interface Shown { neighbours: boolean; records: boolean; smoothed: boolean; nonnegative: boolean; truth: boolean; alone: boolean; naive: boolean; relative: boolean; band: boolean }
 
 export function palette(): Colors & { series: string[]; other: string; truth: string; alone: string; naive: string; smoothed: string; doubtful: string } {
   const style = getComputedStyle(document.documentElement);
@@ -29,7 +29,7 @@ export function palette(): Colors & { series: string[]; other: string; truth: st
 
 export function OverTimeSection({ model, server }: { model: Model; server: Server }) {
   const { history } = server;
-  const [shown, setShown] = useState<Shown>({ neighbours: true, records: model.demo === null, smoothed: false, truth: true, alone: false, naive: true, relative: false, band: true });
+  const [shown, setShown] = useState<Shown>({ neighbours: true, records: model.demo === null, smoothed: false, nonnegative: false, truth: true, alone: false, naive: true, relative: false, band: true });
   const [view, setView] = useState<View>({ slots: 120 });
   const [pointed, point] = useState<number | null>(null);
   const box = useRef<HTMLDivElement>(null), chart = useRef<Chart | null>(null);
@@ -53,6 +53,7 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
       }
     }
     if (shown.smoothed && others.smoothed.size > 0) lines.push({ label: "smoothed", values: others.smoothed, color: colors.smoothed, width: 1.5 });
+    if (shown.nonnegative && others.nonnegative.size > 0) lines.push({ label: "non-negative view", values: others.nonnegative, color: subjects[0].color, width: 1.5, dash: [4, 3] });
     if (model.demo !== null) {
       if (shown.naive) lines.push({ label: "naive release", values: model.demo.values("naive", region), color: colors.naive, width: 1.2 });
       if (shown.alone) lines.push({ label: `${model.demo.server} alone`, values: model.demo.values("alone", region), color: colors.alone, width: 1.5, dash: [6, 3] });
@@ -117,12 +118,13 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
                act[event.key]();
              }} />
         <Readout history={history} place={place} subjects={subjects} lines={lines} />
-        <AgreementText agreements={agreements} />
+        <AgreementText agreements={agreements} isLearned={shown.records && others.isLearned} />
         <div class="options">
           {option("band", "95% interval", "interval")}
           {(model.demo !== null || !server.keepsRecords) && option("neighbours", model.demo === null ? "Neighbours" : "Other servers", "neighbours", !single)}
           {server.keepsRecords && option("records", "Records of other servers", "agreement", !single)}
           {server.keepsRecords && option("smoothed", "Smoothed history", "smoothed", !single)}
+          {option("nonnegative", "Non-negative view", "nonnegative", region === null)}
           {option("relative", "Relative to the mean (100%)")}
           {model.demo !== null && (
             <span class="only-demo"><strong>Only this demo knows:</strong> {option("truth", "the truth", "truth", !single)} {option("alone", `${model.demo.server} alone`, "alone", !single)} {option("naive", "naive release", "naive", !single)}</span>
@@ -147,11 +149,11 @@ function sameView(before: View, next: View): boolean {
   return "slots" in before && "slots" in next ? before.slots === next.slots : !("slots" in before) && !("slots" in next);
 }
 
-interface Asked extends Others { at: number; key: string; smoothed: Overlay }
+interface Asked extends Others { at: number; key: string; smoothed: Overlay; nonnegative: Overlay }
 
 /** What others say: in a demo the other servers' releases, else what their messages said; and the records of all. */
 function useOthers(model: Model, server: Server, shown: Shown): Asked {
-  const asked = useRef<Asked>({ at: 0, key: "", neighbours: new Map(), records: new Map(), smoothed: new Map() });
+  const asked = useRef<Asked>({ at: 0, key: "", neighbours: new Map(), records: new Map(), isLearned: false, smoothed: new Map(), nonnegative: new Map() });
   const { history } = server;
   const region = model.chosen.length === 1 && history !== null ? history.regions[model.chosen[0]] ?? null : null;
   const several = model.servers.length > 1;
@@ -164,12 +166,13 @@ function useOthers(model: Model, server: Server, shown: Shown): Asked {
     asked.current.neighbours = neighbours;
   }
   useEffect(() => {
-    const key = `${server.name} ${region} ${shown.records} ${shown.smoothed}`;
+    const key = `${server.name} ${region} ${shown.records} ${shown.smoothed} ${shown.nonnegative}`;
     if (history === null || history.length === 0 || server.connection !== "live") return;
     if (key === asked.current.key && Date.now() - asked.current.at < NEIGHBOURS_EVERY) return;
     if (key !== asked.current.key) {
       asked.current.records = new Map();
       asked.current.smoothed = new Map();
+      asked.current.nonnegative = new Map();
       if (!several) asked.current.neighbours = new Map();
     }
     asked.current.at = Date.now();
@@ -178,11 +181,15 @@ function useOthers(model: Model, server: Server, shown: Shown): Asked {
       void server.others(region, 2_000).then((others) => {
         if (asked.current.key !== key) return;
         asked.current.records = others.records;
+        asked.current.isLearned = others.isLearned;
         if (!several) asked.current.neighbours = others.neighbours;
       }).catch(() => undefined);
     }
     if (shown.smoothed && server.keepsRecords) {
       void server.smoothed(region, 1_000).then((values) => { if (asked.current.key === key) asked.current.smoothed = values; }).catch(() => undefined);
+    }
+    if (shown.nonnegative && region !== null) {
+      void server.nonnegative(region, 1_000).then((values) => { if (asked.current.key === key) asked.current.nonnegative = values; }).catch(() => undefined);
     }
   });
   return asked.current;
@@ -199,13 +206,14 @@ function agreementsOf(history: History, region: number, shown: Shown, others: Ot
 }
 
 /** Agreement in words: how many values of each server are within the intervals. */
-function AgreementText({ agreements }: { agreements: Agreement[] }) {
+function AgreementText({ agreements, isLearned }: { agreements: Agreement[]; isLearned: boolean }) {
   if (agreements.length === 0) return null;
   const doubtful = agreements.filter((one) => one.isDoubtful), rest = agreements.length - MOST_LINES;
   return (
     <p class="note" id="agreement">
       Agreement, within the 95% intervals: {agreements.slice(0, MOST_LINES).map((one, place) => <span key={one.name}>{place > 0 && ", "}<span class={one.isDoubtful ? "bad-text" : ""}>{one.name} {count(one.inside)} of {count(one.values)}</span></span>)}
       {rest > 0 && `, and ${plural(rest, "server")} that agree more`}. {doubtful.length > 0 && <strong class="bad-text">Far too few of {doubtful.map((one) => one.name).join(", ")}. </strong>}
+      {isLearned && "Records are divided by learned shares. "}
       <About word="agreement" />
     </p>
   );

@@ -22,7 +22,8 @@ export type Overlay = Map<number, number>;
 
 /** Records of one server: what each says by itself, and half of its interval, by slot. */
 export interface RecordLine { values: Overlay; halves: Overlay }
-export interface Others { neighbours: Map<string, Overlay>; records: Map<string, RecordLine> }
+/** isLearned: records are divided by learned shares, not by public ones. */
+export interface Others { neighbours: Map<string, Overlay>; records: Map<string, RecordLine>; isLearned: boolean }
 
 export class Server {
   connection: Connection = "connecting";
@@ -258,10 +259,18 @@ export class Server {
     const query = region === null ? "" : `&region=${encodeURIComponent(region)}`;
     const columns = await this.get<NeighbourColumns>(`/v1/neighbours?slots=${slots}${query}`);
     const neighbours = Object.entries(columns.neighbours).filter(([, values]) => values.some((one) => one !== null));
+    const records = Object.entries(columns.records ?? {});
     return {
+      isLearned: records.some(([, one]) => one.learned?.at(-1) === true),
       neighbours: new Map(neighbours.map(([name, values]) => [name, overlay(columns.slots, values)])),
-      records: new Map(Object.entries(columns.records ?? {}).map(([name, one]) => [name, { values: overlay(one.slots, one.value), halves: overlay(one.slots, one.half_width) }])),
+      records: new Map(records.map(([name, one]) => [name, { values: overlay(one.slots, one.value), halves: overlay(one.slots, one.half_width) }])),
     };
+  }
+
+  /** The non-negative view of a region: it depends on all regions, so the server computes it. */
+  async nonnegative(region: string, slots: number): Promise<Overlay> {
+    const columns = await this.get<Columns>(`/v1/history?view=nonnegative&slots=${slots}&region=${encodeURIComponent(region)}`);
+    return overlay(columns.slots, columns.estimate_nonnegative?.[0] ?? []);
   }
 
   /** The smoothed past of a region, or of all regions together. */

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpcrowd.cli import options
 from dpcrowd.errors import BadInput, MissingExtra
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["init"]
 
-_SECOND = 1_000_000_000
-_DAY = 86_400 * _SECOND
 _LAST_PORT = 65_535
 
 
@@ -81,14 +80,14 @@ def init(
     from dpcrowd.cli.init_network import planned_network, sample_of_scheme
 
     if plan_file is None:
-        network = sample_of_scheme(servers, scheme, _slot_length(slot))
+        network = sample_of_scheme(servers, scheme, options.live_slot(slot))
     else:
         explicit = {
             name: value
             for name, value in {"servers": servers, "scheme": scheme, "slot": slot}.items()
             if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
         }
-        network = planned_network(plan_file, explicit, None if "slot" not in explicit else _slot_length(slot))
+        network = planned_network(plan_file, explicit, None if "slot" not in explicit else options.live_slot(slot))
     for warning in network.warnings:
         click.echo(f"warning: {warning}", err=True)
     names, number = network.names, len(network.names)
@@ -117,18 +116,6 @@ def init(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     _report(folder, names, tokens, http_port, dev=dev, as_json=as_json)
-
-
-def _slot_length(text: str) -> int:
-    from dpcrowd.node.config.values import duration
-
-    try:
-        length = int(duration(float(text) if text.replace(".", "", 1).isdecimal() else text))
-    except BadInput:
-        length = 0
-    if not _SECOND <= length <= _DAY:
-        raise BadInput(f"--slot is {text}; allowed: a duration from 1s to 1d, such as 30s or 1m.")
-    return length
 
 
 def _write(

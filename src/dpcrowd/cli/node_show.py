@@ -93,6 +93,7 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
         ("revision", f"{network['revision']}, digest {network['digest']}"),
         ("slot", f"{network['slot']}, of {network['slot_seconds']:g} s since {network['epoch']}"),
         *_scheme(network, budget),
+        *_crowd(network),
         ("neighbours", _neighbours(network["neighbours"])),
         ("budget", _budget_line(budget)),
         *_joined(network),
@@ -114,6 +115,21 @@ def _scheme(network: dict[str, Any], budget: dict[str, Any]) -> list[tuple[str, 
     links = "to every server" if reach == "all" else "1 link" if reach == 1 else f"{reach} links"
     samples = f"{network['samples']} sample{'' if network['samples'] == 1 else 's'} per {budget['length']} slots"
     return [("scheme", f"{name}: {samples}; records travel {links}, and may be {network['lag']} slots late")]
+
+
+def _crowd(network: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a line on each setting of network.toml that says what relay assumes of regions, users and shares."""
+    groups, turnover, width = (network.get(name) for name in ("groups", "turnover", "share_width"))
+    rows = []
+    if groups is not None:
+        sharing = "small regions share one draw of noise" if groups == "auto" else "every region has its own noise"
+        rows.append(("groups", f"{groups}: {sharing}"))
+    if turnover is not None:
+        rows.append(("turnover", f"{turnover:g}: this part of a server's users is replaced per slot"))
+    if width is not None:
+        use = f"servers learn shares; public ones may be wrong by {width:.0%}" if width else "public shares are right"
+        rows.append(("share width", f"{width:g}: {use}"))
+    return rows
 
 
 def _neighbours(neighbours: Sequence[dict[str, Any]]) -> str:

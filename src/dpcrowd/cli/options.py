@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from dpcrowd.errors import BadInput
+
 __all__ = [
     "accounting",
     "as_json",
@@ -16,6 +18,7 @@ __all__ = [
     "data_dir",
     "epsilon",
     "form",
+    "live_slot",
     "model",
     "observation",
     "regions",
@@ -32,6 +35,26 @@ __all__ = [
     "users",
     "window",
 ]
+
+_SECOND_US = 1_000_000
+_DAY_US = 86_400 * _SECOND_US
+
+
+def live_slot(text: str) -> int:
+    """Return the nanoseconds of `--slot`, the length of a slot of live servers.
+
+    `dpcrowd plan` checks it by the same rule as `dpcrowd init`: a plan that no network can run helps nobody.
+    """
+    from dpcrowd.sim.data.checkins import slot_length_us
+
+    try:
+        length = slot_length_us(text)
+    except BadInput:
+        length = 0
+    if not _SECOND_US <= length <= _DAY_US:
+        raise BadInput(f"--slot is {text}; allowed: a duration from 1s to 1d, such as 30s or 1m.")
+    return 1000 * length
+
 
 data = click.option(
     "--data",

@@ -75,11 +75,11 @@ _DIGITS = tuple("0123456789.")
 @click.option(
     "--hops-per-slot",
     metavar="N|all",
-    help="Number of hops that a record travels per slot.  [default: all if --slot is 1 s or more, else 1]",
+    help="Number of hops that a record travels per slot.  [default: all with --slot, else 1]",
 )
 @click.option("--lag", default=16, show_default=True, type=int, help="Number of slots by which a record may be late.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of the drawn graph and shares.")
-@click.option("--slot", metavar="15m|1h|…", help="Length of a slot, for packets and bytes per day.")
+@click.option("--slot", metavar="15m|1h|…", help="Length of a slot, from 1s to 1d, for packets and bytes per day.")
 @click.option("--goal", metavar="TEXT", help='Error to reach, such as "5% in every region above 1000".')
 @click.option(
     "--solve",
@@ -135,6 +135,8 @@ def plan(
     from dpcrowd.sim.planner.toml import write_plan
     from dpcrowd.sim.plot import check_plot_path
 
+    if settings["slot"] is not None:
+        options.live_slot(settings["slot"])
     if plot_file is not None:
         check_plot_path(plot_file)
     if toml_file is not None:

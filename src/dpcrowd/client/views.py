@@ -130,6 +130,7 @@ class Network(Struct, frozen=True, kw_only=True):
     servers        all servers, this one included, where the scheme passes records on; empty otherwise
     samples        of every server per window or horizon; `reach`: links that a record travels; `lag`: slots by which it
                    may be late. None where the scheme does not pass records on
+    groups, turnover, share_width  of network.toml, for `relay`; None where it does not state them
     messages_sent  number of messages to neighbours since the start: data, heartbeat, forward, join
     joined_from    neighbours whose word the estimate began with, of slot `joined_slot`; empty: none
     join_disagreement  neighbours whose states contradicted each other, or the one that was taken; empty: none
@@ -155,6 +156,9 @@ class Network(Struct, frozen=True, kw_only=True):
     lag: int | None = None
     samples: int | None = None
     reach: int | Literal["all"] | None = None
+    groups: Literal["auto", "off"] | None = None
+    turnover: float | None = None
+    share_width: float | None = None
     servers: list[NetworkServer] = []
     messages_sent: dict[str, int] = {}
     joined_from: list[str] = []

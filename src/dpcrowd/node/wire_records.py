@@ -108,8 +108,11 @@ def unpack_record(stored: bytes) -> SignedRecord:
 
 
 def unpack_proof(stored: bytes) -> Equivocation:
-    """Return the proof that was stored."""
-    return _proofs.decode(stored)
+    """Return the proof that was stored; `BadInput`: these bytes are not a proof."""
+    try:
+        return _proofs.decode(stored)
+    except msgspec.MsgspecError as error:
+        raise BadInput(f"this is not a proof of equivocation: {error}.") from None
 
 
 def sign_record(

@@ -3,6 +3,10 @@
 A record holds noisy counts z of a share H of the people, so z / H estimates everybody, with the variance R / H² of the
 filter's own observation. It uses nothing but that record: whoever sees records and estimate side by side sees whether
 servers agree. Every record was noised and paid for by its origin, so showing it costs nothing.
+
+Where shares are learned (`relay_shares`), H is the share that the filter itself uses in the slot, and R includes the
+variance of its error: divided by the public share, every record of a server whose public share is wrong would lie
+beside the estimate, which has corrected it. Learned shares are a function of final records: they cost nothing, either.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.records import RecordTable, Reference, pair_var
+from dpcrowd.schemes.relay_shares import own_records
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["RecordEstimates", "record_estimates"]
@@ -25,6 +30,8 @@ class RecordEstimates:
     origin, slot           (M,) number of the server that has signed the record, and the slot of its counts
     value, variance        (M, d) by region; NaN for regions that share one draw with others
     total, total_variance  (M,) of all regions together
+    share                  (M, d) by which the counts were divided; (M, 1): the same in all regions
+    learned                whether these shares were learned from records, and are not the public ones
     """
 
     origin: Ints
@@ -33,6 +40,8 @@ class RecordEstimates:
     variance: Floats
     total: Floats
     total_variance: Floats
+    share: Floats
+    learned: bool = False
 
 
 def record_estimates(state: RelayState) -> RecordEstimates:
@@ -42,13 +51,16 @@ def record_estimates(state: RelayState) -> RecordEstimates:
     origins, slots = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     values, variances = [np.zeros((0, setting.regions))], [np.zeros((0, setting.regions))]
     alone = [np.zeros((0, setting.regions), dtype=np.bool_)]
+    by_region = state.learned is not None or state.shares.ndim > 2
+    shares, everybody = [np.zeros((0, setting.regions if by_region else 1))], np.ones(1, dtype=np.bool_)
     for slot in range(max(int(state.last) - state.lag + 1, 0), int(state.last) + 1):
         place = slot % state.lag
         fresh = np.flatnonzero(mailbox.fresh[place] & mailbox.held[place])
         fresh = fresh[fresh != mailbox.number]
         if not len(fresh):
             continue
-        table, rows = state.table(slot), np.zeros(len(fresh), dtype=np.int64)
+        table = state.table(slot) if state.learned is None else own_records(state, slot, "numpy", everybody)[1]
+        rows = np.zeros(len(fresh), dtype=np.int64)
         reference = Reference(state.level[place], state.level_var[place])
         variance = pair_var(rows, fresh, table, reference, setting.observation, setting.model.one_step_var)
         share = table.by_region[fresh]
@@ -57,6 +69,7 @@ def record_estimates(state: RelayState) -> RecordEstimates:
         values.append(table.noisy[fresh] / share)
         variances.append(variance / (share * share))
         alone.append(_alone(table, fresh))
+        shares.append(share)
     value, variance, by_itself = np.concatenate(values), np.concatenate(variances), np.concatenate(alone)
     return RecordEstimates(
         origin=np.concatenate(origins),
@@ -65,6 +78,8 @@ def record_estimates(state: RelayState) -> RecordEstimates:
         variance=np.where(by_itself, variance, np.nan),
         total=value.sum(axis=1),
         total_variance=variance.sum(axis=1),
+        share=np.concatenate(shares),
+        learned=state.learned is not None,
     )
 
 

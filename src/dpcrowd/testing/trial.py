@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any
 
@@ -57,12 +57,20 @@ class SecondRun:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A scheme, a setting and a world; `name` says which setting it is."""
+    """A scheme, a setting and a world; `name` says which setting it is.
+
+    before  fingerprint of the scheme before its first run here: after a run, a scheme that stores the same value in
+            itself in every run would look as if nothing had changed
+    """
 
     name: str
     scheme: Scheme
     setting: Setting
     world: World
+    before: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "before", fingerprint(self.scheme, self.setting).tobytes())
 
     def play(self, **more: Any) -> list[Release]:
         """Run every slot; see `dpcrowd.testing.world.play`."""
@@ -78,12 +86,11 @@ class Trial:
         """The standard run again; determinism, unchanged inputs and the ledger are checked with it."""
         changes: list[str] = []
         ledgers: list[BatchLedger | None] = []
-        before = fingerprint(self.scheme, self.setting).tobytes()
 
         def watched(
             scheme: Scheme, state: Any, slot: int, shares: Any, counts: Any, noise: Noise, hearing: Hearing
         ) -> Release:
-            originals = [shares.copy(), counts.copy()]
+            originals = [self.world.shares, counts.copy()]
             release = run_slot(scheme, state, slot, shares, counts, noise, hearing)
             for name, array, original in zip(("shares", "counts"), (shares, counts), originals, strict=True):
                 if not np.array_equal(array, original):
@@ -93,7 +100,7 @@ class Trial:
             return release
 
         releases = self.play(step=watched)
-        if fingerprint(self.scheme, self.setting).tobytes() != before:
+        if fingerprint(self.scheme, self.setting).tobytes() != self.before:
             changes.append("the scheme object changes during a run: keep what changes in the state")
         return SecondRun(releases, changes[0] if changes else None, ledgers)
 
@@ -133,10 +140,10 @@ class Trial:
         ledger = ledger_of(state)
         unpaid: list[str] = []
         released: list[dict[str, NDArray[Any]]] = []
-        audiences = hearings(self.scheme, self.world)
+        audiences, shares = hearings(self.scheme, self.world), self.world.shares.copy()
         for slot in range(self.world.slots):
             watched = _PaidFirst(noise, ledger, slot, self.setting, unpaid)
-            plan = self.scheme.plan(state, slot, self.world.shares)
+            plan = self.scheme.plan(state, slot, shares)
             reading = self.scheme.perturb(state, plan, counts[slot].copy(), watched)
             arrays = {**pack(plan, "plan"), **pack(reading, "reading")}
             message = self.scheme.message(state, plan, reading)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.course import Course
 from dpcrowd.filters.persistence import PersistentRecords, fuse_persistent
 from dpcrowd.filters.share_learning import FinalSlot, learn_shares, shrunk_shares, start_learner
 from dpcrowd.filters.uncertain_shares import fuse_uncertain
@@ -73,6 +76,42 @@ def test_the_learner_is_a_dense_kalman_filter(turnover: float) -> None:
             assert np.allclose(learner.mean[0, k], dense[k][0], rtol=1e-9)
             assert np.allclose(learner.cov[0, k], dense[k][1], rtol=1e-8, atol=1e-8)
     assert np.allclose(learner.mean[0, :, 1 : SERVERS + 1].sum(axis=1), 1.0)
+
+
+def test_the_learner_around_a_course_is_a_dense_filter_of_the_deviations() -> None:
+    """A course of the wrong slot moves the crowd, and the share of whoever was heard then is learned wrong.
+
+    The dense filter knows deviations e from the course, e <- a e + w, where the learner knows the crowd itself. It
+    starts from what the deviations have settled at, and needs no first estimate.
+    """
+    rng = np.random.default_rng(4)
+    a, first, turnover = 0.8, 7, 0.1
+    profile, variance = rng.uniform(400.0, 3000.0, (3, REGIONS)), rng.uniform(50.0, 900.0, (3, REGIONS))
+    model = ProcessModel.around(Course(profile, variance, season=3, offset=0, step=1), a)
+    public = some_public(rng)
+    learner = start_learner(public[None], 0.1, np.zeros(1, dtype=np.int64))
+    dense = []
+    for k in range(REGIONS):
+        mean, cov = np.zeros(2 * SERVERS + 1), np.zeros((2 * SERVERS + 1, 2 * SERVERS + 1))
+        mean[1 : SERVERS + 1] = public[:, k]
+        cov[0, 0] = sum(a ** (2 * age) * variance[(first - 1 - age) % 3, k] for age in range(300))
+        cov[1 : SERVERS + 1, 1 : SERVERS + 1] = centred((15 * 0.1 * public[:, k]) ** 2)
+        cov[SERVERS + 1 :, SERVERS + 1 :] = centred(profile[(first - 1) % 3, k] * public[:, k])
+        dense.append((mean, cov))
+    for slot in range(first, first + 7):
+        records = final_slot(rng, slot, public, profile[slot % 3])
+        learn_shares(learner, 0, replace(records, crowd=np.full(REGIONS, np.nan)), model, turnover)
+        for k in range(REGIONS):
+            steps = np.concatenate([[a], np.ones(SERVERS), np.full(SERVERS, 1.0 - turnover)])
+            mean, cov = steps * dense[k][0], np.outer(steps, steps) * dense[k][1]
+            cov[0, 0] += variance[slot % 3, k]
+            mean[0] += profile[slot % 3, k]  # from the deviation to the crowd, and back below
+            cov[SERVERS + 1 :, SERVERS + 1 :] += centred((1 - (1 - turnover) ** 2) * max(mean[0], 1.0) * public[:, k])
+            mean, cov = dense_update(mean, cov, records, k)
+            assert np.allclose(learner.mean[0, k], mean, rtol=1e-9)
+            assert np.allclose(learner.cov[0, k], cov, rtol=1e-8, atol=1e-8)
+            mean[0] -= profile[slot % 3, k]
+            dense[k] = mean, cov
 
 
 def test_shrinking_to_a_width_is_another_prior(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,18 @@ def test_what_runs_who_is_away_whose_word_it_is_and_what_was_sent(capsys: pytest
     )
 
 
+def test_settings_of_the_crowd_are_shown_where_they_are_stated(capsys: pytest.CaptureFixture[str]) -> None:
+    """Estimates of two networks differ by them, and they stood nowhere but in a file on another machine."""
+    lines = printed([], capsys, scheme="relay", groups="auto", turnover=0.05, share_width=0.1)
+    assert lines[5:8] == [
+        "groups      auto: small regions share one draw of noise",
+        "turnover    0.05: this part of a server's users is replaced per slot",
+        "share width 0.1: servers learn shares; public ones may be wrong by 10%",
+    ]
+    plain = printed([], capsys, scheme="relay")
+    assert not [line for line in plain if line.startswith(("groups", "turnover", "share width"))]
+
+
 def test_names_of_servers_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """They come from other organisations' files."""
     lines = printed([ServerStatus(name="c\x1b[2J", overdue=71, missing=True)], capsys)

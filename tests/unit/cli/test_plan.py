@@ -57,6 +57,19 @@ def test_a_goal_is_solved_for_epsilon_by_default(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.startswith("5% in every region above 1000: reached with ε = ")
 
 
+@pytest.mark.parametrize("slot", ["2d", "1w", "0.5s", "soon"])
+def test_a_slot_that_no_network_can_have_is_refused_as_init_refuses_it(
+    slot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`plan --slot 2d` planned a network, and `init --plan` then refused its file."""
+    messages = set()
+    for words in ([*SMALL, "--slot", slot], ["init", str(tmp_path / "net"), "--slot", slot]):
+        assert main(words) != 0
+        messages.add(capsys.readouterr().err)
+    (message,) = messages
+    assert f"--slot is {slot}; allowed: a duration from 1s to 1d, such as 30s or 1m." in message
+
+
 def test_defaults_do_not_replace_what_a_network_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--epsilon 1` is what nobody typed; the network has its own."""
     file = tmp_path / "network.toml"

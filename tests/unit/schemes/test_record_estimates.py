@@ -34,6 +34,7 @@ def test_a_record_divided_by_its_share_with_the_variance_of_its_noise() -> None:
     np.testing.assert_allclose(first.value, [[100.0, 200.0]])
     np.testing.assert_allclose(first.variance, [NETWORK.noise_var / SHARE**2 + PROCESS_VAR])
     np.testing.assert_allclose(first.total, [300.0])
+    assert (first.share.tolist(), first.learned) == ([[SHARE]], False)
     np.testing.assert_allclose(first.total_variance, first.variance.sum(axis=1))
     server.observe(1, None)
     server.hear({9: message_of(records, [(1, 0), (2, 1)], NETWORK.price)})
@@ -53,6 +54,34 @@ def test_a_record_is_divided_by_the_shares_of_its_regions() -> None:
     np.testing.assert_allclose(shown.value, [[100.0, 100.0], [120.0, 90.0]])
     np.testing.assert_allclose(shown.variance, network.noise_var / shares[1:] ** 2 + PROCESS_VAR)
     np.testing.assert_allclose(shown.total, [200.0, 210.0])
+    np.testing.assert_array_equal(shown.share, shares[1:])
+
+
+def test_a_record_is_divided_by_the_share_that_the_filter_has_learned() -> None:
+    """Divided by public shares, all records of two honest servers lay beside the estimate, and both looked broken."""
+    public, true = np.array([0.4, 0.4, 0.2]), np.array([0.4, 0.2, 0.4])
+    network = replace(
+        NETWORK, shares=public, guarantee=Guarantee.window(4, epsilon=20.0), observation="binomial", share_width=0.2
+    )
+    server, crowd = network.server(0), np.array([4000.0, 1000.0])
+    for slot in range(30):
+        server.observe(slot, (true[0] * crowd).astype(int))
+        records = {(origin, slot): true[origin] * crowd for origin in (1, 2)}
+        release = server.hear({9: message_of(records, list(records), network.price)})
+    shown = server.record_estimates()
+    assert shown.learned
+    learned = server.learned_shares()
+    assert learned is not None
+    shares, deviations = (part[1:] for part in learned)
+    np.testing.assert_array_equal(shown.share, shares)
+    np.testing.assert_allclose(shown.value, true[1:, None] * crowd / shares)
+    state = server._state
+    level = state.level[29 % state.lag, 0]
+    spread = shares * (1 - shares) * level + np.square(deviations * level)
+    np.testing.assert_allclose(shown.variance, (network.noise_var + spread) / shares**2)
+    np.testing.assert_allclose(shown.value, np.tile(release.estimate, (2, 1)), rtol=0.1)
+    by_public = true[1:, None] * crowd / public[1:, None]
+    assert np.abs(by_public / release.estimate - 1).min() > 0.4
 
 
 def test_regions_that_share_a_draw_are_known_together_only() -> None:

@@ -246,6 +246,14 @@ class Scribbles(Uniform):
         return reading
 
 
+class ScribblesOnShares(Uniform):
+    """Writes the same number into the shares in every run."""
+
+    def plan(self, state: DirectState, slot: int, shares: Any) -> Plan:
+        shares[0] = 0.125
+        return super().plan(state, slot, shares)
+
+
 class KeepsInItself(Uniform):
     """Keeps the last release in the scheme object, where two simulations would share it."""
 
@@ -323,6 +331,13 @@ def test_each_broken_rule_is_found(scheme: type[Scheme], checks: set[str]) -> No
     """
     report = examine_scheme(scheme, skip=EVERY - checks)
     assert {failure.check for failure in report.failures} == checks, report
+
+
+@pytest.mark.parametrize("scheme", [Scribbles, ScribblesOnShares, KeepsInItself])
+def test_changed_inputs_are_found_after_other_checks(scheme: type[Scheme]) -> None:
+    """A complete check runs the scheme before: what it stores in every run was then there already, and passed."""
+    report = examine_scheme(scheme, skip=EVERY - {"shapes", "determinism", "inputs"})
+    assert [failure.check for failure in report.failures] == ["inputs"], report
 
 
 def test_the_report_says_what_and_where() -> None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode
 
-import numpy as np
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -14,10 +13,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dpcrowd.errors import MissingExtra
-from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.rights import guarded
-from dpcrowd.node.api.rows import ENCODERS
+from dpcrowd.node.api.rows import ENCODERS, select
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.ingest.batch import LAST_NS, parse_time
 from dpcrowd.node.release import SlotRelease
@@ -31,6 +29,7 @@ __all__ = [
     "refusing",
     "routes",
     "slot_number",
+    "wants_view",
 ]
 
 DEFAULT_ROWS, MOST_ROWS = 100_000, 250_000
@@ -58,14 +57,14 @@ def routes(context: Context) -> list[BaseRoute]:
 
     async def latest(request: Request) -> Response:
         check_names(request.query_params, {"region", "view"})
-        regions, view = chosen_regions(context, request.query_params), _view(request.query_params)
+        regions, view = chosen_regions(context, request.query_params), wants_view(request.query_params)
         release = await context.service.latest()
         return await _respond(request, [] if release is None else [release], {}, regions, view=view)
 
     async def many(request: Request) -> Response:
         query = request.query_params
         check_names(query, {"from", "to", "region", "limit", "smoothed", "view"})
-        view = _view(query)
+        view = wants_view(query)
         first, last = _slot(context, query, "from"), _slot(context, query, "to")
         regions = chosen_regions(context, query)
         # Complete slots, and at least one: a page that ends inside a slot could not be continued.
@@ -117,21 +116,10 @@ async def _respond(
         return refusal(406, "accept", f"this node has no such format; allowed in Accept: {', '.join(ENCODERS)}.")
     try:
         # In a thread: a large answer must not delay a slot.
-        body = await run_in_threadpool(_encoded, kind, slots, regions, view)
+        body = await run_in_threadpool(lambda: ENCODERS[kind](*select(slots, regions, view=view)))
     except MissingExtra as error:
         return refusal(406, "accept", str(error))
     return Response(body, 200, {"cache-control": "no-store", "vary": "Accept", **headers}, kind)
-
-
-def _encoded(kind: str, slots: list[SlotRelease], regions: list[str] | None, view: bool) -> bytes:
-    chosen = slots if regions is None else [one.only(regions) for one in slots]
-    if not view:
-        return ENCODERS[kind](chosen, None)
-    views = []
-    for one, part in zip(slots, chosen, strict=True):
-        values = dict(zip(one.regions, nonnegative_view(one.estimate, one.variance).tolist(), strict=True))
-        views.append(np.array([values[name] for name in part.regions]))
-    return ENCODERS[kind](chosen, views)
 
 
 def accepted(header: str) -> str | None:
@@ -156,6 +144,14 @@ def check_names(query: QueryParams, names: set[str]) -> None:
     """Refuse a query with a parameter that the path does not have."""
     if not set(query) <= names:
         raise QueryRefused(f"the query has an unknown parameter; allowed: {', '.join(sorted(names))}.")
+
+
+def wants_view(query: QueryParams) -> bool:
+    """Return whether a query asks for the non-negative view beside the estimates."""
+    values = query.getlist("view")
+    if values not in ([], ["nonnegative"]):
+        raise QueryRefused("view: allowed, once: nonnegative.")
+    return bool(values)
 
 
 def slot_number(context: Context, name: str, text: str) -> int | None:
@@ -203,14 +199,6 @@ def _smoothed(query: QueryParams) -> bool:
     if values not in ([], ["true"], ["false"]):
         raise QueryRefused("smoothed: allowed, once: true or false.")
     return values == ["true"]
-
-
-def _view(query: QueryParams) -> bool:
-    """Return whether a query asks for the non-negative view beside the estimates."""
-    values = query.getlist("view")
-    if values not in ([], ["nonnegative"]):
-        raise QueryRefused("view: allowed, once: nonnegative.")
-    return bool(values)
 
 
 def _next_page(request: Request, first: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 
 import msgspec
 import numpy as np
@@ -18,8 +19,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dpcrowd.arrays import Floats
+from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.node.api.answers import JSON, answer
-from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions, refusing, slot_number
+from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions, refusing, slot_number, wants_view
 from dpcrowd.node.api.page_views import History
 from dpcrowd.node.api.rights import guarded
 from dpcrowd.node.api.service import Context
@@ -40,9 +42,11 @@ def routes(context: Context) -> list[BaseRoute]:
 
     async def history(request: Request) -> Response:
         query = request.query_params
-        check_names(query, {"slots", "to", "region", "total_only"})
+        check_names(query, {"slots", "to", "region", "total_only", "view"})
         regions = [] if _flag(query, "total_only") else chosen_regions(context, query)
-        width = len(context.service.regions if regions is None else regions)
+        view = wants_view(query)
+        # The view is computed of all regions, also where few of them are asked for.
+        width = len(context.service.regions if regions is None or view else regions)
         most = min(_slots(query), max(_MOST_NUMBERS // max(width, 1), 1))
         last = _last(context, query)
         if last is None:
@@ -51,7 +55,7 @@ def routes(context: Context) -> list[BaseRoute]:
         releases = await context.service.estimates(max(last - most + 1, 0), last, None, most)
         names = tuple(context.service.regions) if regions is None else tuple(regions)
         # In a thread: a large answer must not delay a slot.
-        body = await run_in_threadpool(lambda: _encode(history_of(releases, names)))
+        body = await run_in_threadpool(lambda: _encode(history_of(releases, names, view=view)))
         return Response(body, 200, {"cache-control": "no-store"}, JSON)
 
     async def neighbours(request: Request) -> Response:
@@ -68,8 +72,11 @@ def routes(context: Context) -> list[BaseRoute]:
     ]
 
 
-def history_of(releases: Sequence[SlotRelease], regions: Sequence[str]) -> History:
-    """Return releases as columns; a region that a release does not have, of another revision, has no estimate."""
+def history_of(releases: Sequence[SlotRelease], regions: Sequence[str], *, view: bool = False) -> History:
+    """Return releases as columns; a region that a release does not have, of another revision, has no estimate.
+
+    view  add the non-negative view of each release
+    """
     wanted = tuple(regions)
     estimate, half = (np.full((len(wanted), len(releases)), np.nan) for _ in range(2))
     total, total_half = (np.full(len(releases), np.nan) for _ in range(2))
@@ -92,7 +99,20 @@ def history_of(releases: Sequence[SlotRelease], regions: Sequence[str]) -> Histo
         regions=list(wanted),
         estimate=[_rounded(row) for row in estimate],
         half_width=[_rounded(row) for row in half],
+        estimate_nonnegative=[_rounded(row) for row in _nonnegative(releases, wanted)] if view else [],
     )
+
+
+def _nonnegative(releases: Sequence[SlotRelease], wanted: Sequence[str]) -> Floats:
+    """Return the non-negative views of releases, (regions, slots): those of one revision in one computation."""
+    view, place = np.full((len(wanted), len(releases)), np.nan), 0
+    for names, group in groupby(releases, key=lambda release: release.regions):
+        alike = list(group)
+        values = nonnegative_view(np.stack([one.estimate for one in alike]), np.stack([one.variance for one in alike]))
+        source, target = _matching(names, wanted)
+        view[target, place : place + len(alike)] = values.T[source]
+        place += len(alike)
+    return view
 
 
 def _matching(names: Sequence[str], wanted: Sequence[str]) -> tuple[list[int], list[int]]:

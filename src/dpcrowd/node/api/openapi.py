@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -18,6 +18,7 @@ from dpcrowd.node.api import views
 from dpcrowd.node.api.estimates import MOST_ROWS
 from dpcrowd.node.api.openapi_page import page_paths
 from dpcrowd.node.api.openapi_parts import (
+    VIEW,
     Part,
     answer,
     components,
@@ -170,12 +171,6 @@ def _ingest() -> Part:
 def _estimates() -> Part:
     region = parameter("region", "Return only these regions.", list[str])
     region["schema"]["items"] = _REGION
-    view = parameter(
-        "view",
-        "Add `estimate_nonnegative` to each row: no negative numbers, and the same total of all regions. It is for "
-        "maps and for single numbers; sums and averages over slots or some regions are better taken of `estimate`.",
-        Literal["nonnegative"],
-    )
     span = [
         parameter("from", "The first slot, or a time: the slot that was open then.", _Slot | _Moment),
         parameter("to", "The last slot (included), or a time.", _Slot | _Moment),
@@ -184,7 +179,7 @@ def _estimates() -> Part:
             "limit", "Upper bound on the number of rows per page, rounded to complete slots, at least one.", _Limit
         ),
         parameter("smoothed", "Return the smoothed history instead of the values that were released.", bool),
-        view,
+        VIEW,
     ]
     columns = parameter("columns", "Send each release as a History of one slot, which is shorter than rows.", bool)
     after = parameter("after", "The slot that was received last; Last-Event-ID does the same.", _Slot)
@@ -205,7 +200,7 @@ def _estimates() -> Part:
     return {
         "/v1/estimates/latest": {
             "get": operation(
-                "latestEstimates", "Get the latest release", "", {"200": rows_answer(), **refusals}, [region, view]
+                "latestEstimates", "Get the latest release", "", {"200": rows_answer(), **refusals}, [region, VIEW]
             )
         },
         "/v1/estimates": {
@@ -218,7 +213,9 @@ def _estimates() -> Part:
             )
         },
         "/v1/stream": {
-            "get": operation("stream", "Get releases as they are published", about, events, [region, after, columns])
+            "get": operation(
+                "stream", "Get releases as they are published", about, events, [region, after, columns, VIEW]
+            )
         },
     }
 

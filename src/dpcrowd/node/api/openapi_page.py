@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from dpcrowd.node.api.history import DEFAULT_SLOTS, MOST_SLOTS
-from dpcrowd.node.api.openapi_parts import Part, answer, errors, operation, parameter
+from dpcrowd.node.api.openapi_parts import VIEW, Part, answer, errors, operation, parameter
 from dpcrowd.node.api.page_views import History, NeighbourHistory, Topology
 from dpcrowd.node.api.topology import GEOJSON
 from dpcrowd.node.api.views import Readiness
@@ -38,6 +38,7 @@ def page_paths(region: Part) -> Part:
             parameter("to", "The last slot (included); default: the latest release.", _Slot),
             regions("Return only these regions; the total is always that of all regions.", list[str]),
             parameter("total_only", "Return no regions, only the total.", bool),
+            VIEW,
         ],
     )
     neighbours = operation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,7 +11,18 @@ from msgspec import Meta
 from dpcrowd.node.api.rows import ENCODERS, JSON
 from dpcrowd.node.api.views import ErrorBody, EstimateObject
 
-__all__ = ["Part", "answer", "components", "content", "errors", "operation", "parameter", "rows_answer", "schema_of"]
+__all__ = [
+    "VIEW",
+    "Part",
+    "answer",
+    "components",
+    "content",
+    "errors",
+    "operation",
+    "parameter",
+    "rows_answer",
+    "schema_of",
+]
 
 Part = dict[str, Any]
 
@@ -75,6 +86,16 @@ def parameter(name: str, text: str, kind: Any) -> Part:
     """Return a parameter of the query; a list repeats the name."""
     schema = schema_of(kind)
     return {"name": name, "in": "query", "required": False, "description": text, "schema": schema, "explode": True}
+
+
+VIEW = parameter(
+    "view",
+    "Add `estimate_nonnegative` to each row, or to the columns: no negative numbers, and the same total of all "
+    "regions. It is for maps and for single numbers; sums and averages over slots or some regions are better taken of "
+    "`estimate`.",
+    Literal["nonnegative"],
+)
+"""The parameter of all paths that return estimates."""
 
 
 def operation(

@@ -14,7 +14,7 @@ __all__ = ["History", "NeighbourHistory", "RecordHistory", "ServerPlace", "Topol
 Column = list[float | None]
 
 
-class History(Struct, frozen=True, kw_only=True):
+class History(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The releases of many slots as columns: each list has one entry per slot, oldest first.
 
     Numbers are rounded to thousandths and never clamped; null means that there is no estimate.
@@ -36,6 +36,13 @@ class History(Struct, frozen=True, kw_only=True):
     regions: Annotated[list[str], Meta(description="The regions of the two lists that follow.")]
     estimate: Annotated[list[Column], Meta(description="One list of estimates per region.")]
     half_width: Annotated[list[Column], Meta(description="One list per region: half of the 95% interval.")]
+    estimate_nonnegative: Annotated[
+        list[Column],
+        Meta(
+            description="With `view=nonnegative`: one list per region, the estimates without negative numbers and with "
+            "the same total of all regions. Left out unless it is asked for."
+        ),
+    ] = []
 
 
 class RecordHistory(Struct, frozen=True, kw_only=True):
@@ -46,7 +53,24 @@ class RecordHistory(Struct, frozen=True, kw_only=True):
         Column,
         Meta(description="Its noisy counts divided by its share: an estimate of the population by this record alone."),
     ]
-    half_width: Annotated[Column, Meta(description="Half of its 95% interval, from the noise and the share.")]
+    half_width: Annotated[
+        Column,
+        Meta(description="Half of its 95% interval, from the noise and the share; with the error of a learned share."),
+    ]
+    share: Annotated[
+        Column,
+        Meta(
+            description="The share of the region by which the counts were divided. Of the total: null where the shares "
+            "of the regions differ, since the counts of each region are then divided by its own."
+        ),
+    ] = []
+    learned: Annotated[
+        list[bool],
+        Meta(
+            description="Whether that share was learned from released records (`share_width`), as the estimate of the "
+            "record's slot uses it; else it is the public share of network.toml."
+        ),
+    ] = []
 
 
 class NeighbourHistory(Struct, frozen=True, kw_only=True):

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import MissingExtra
+from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.node.api.views import EstimateObject, EstimateRow
 from dpcrowd.node.ingest import lean
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import rfc3339
 
-__all__ = ["ARROW", "CSV", "ENCODERS", "JSON", "NONNEGATIVE", "PARQUET", "Views", "rows_of", "to_json"]
+__all__ = ["ARROW", "CSV", "ENCODERS", "JSON", "NONNEGATIVE", "PARQUET", "Views", "rows_of", "select", "to_json"]
 
 NONNEGATIVE = "estimate_nonnegative"
 Views = Sequence[Floats] | None
@@ -36,22 +37,39 @@ PARQUET = "application/vnd.apache.parquet"
 _encode = msgspec.json.Encoder().encode
 
 
-def rows_of(release: SlotRelease) -> list[Any]:
+def select(
+    slots: Sequence[SlotRelease], regions: Sequence[str] | None, *, view: bool
+) -> tuple[Sequence[SlotRelease], Views]:
+    """Return releases with these regions alone, if any are named, and their non-negative views, if asked for.
+
+    The view keeps the total of all regions, so it is computed before regions are left out.
+    """
+    chosen = slots if regions is None else [one.only(regions) for one in slots]
+    if not view:
+        return chosen, None
+    views = []
+    for one, part in zip(slots, chosen, strict=True):
+        values = dict(zip(one.regions, nonnegative_view(one.estimate, one.variance).tolist(), strict=True))
+        views.append(np.array([values[name] for name in part.regions]))
+    return chosen, views
+
+
+def rows_of(release: SlotRelease, view: Floats | None = None) -> list[Any]:
     """Return one row per region, as JSON has it (`EstimateObject`); msgspec writes NaN as null."""
     start, (low, high) = rfc3339(release.opens_ns), release.interval
     vectors = (release.estimate.tolist(), low.tolist(), high.tolist())
-    rows = zip(release.regions, *vectors, strict=True)
-    return [EstimateObject(release.slot, start, *row, release.sampled) for row in rows]
+    names = zip(release.regions, *vectors, strict=True)
+    rows = [EstimateObject(release.slot, start, *row, release.sampled) for row in names]
+    if view is None:
+        return rows
+    pairs = zip(rows, view.tolist(), strict=True)
+    return [{**msgspec.structs.asdict(row), NONNEGATIVE: value} for row, value in pairs]
 
 
 def to_json(slots: Sequence[SlotRelease], views: Views = None) -> bytes:
     """Encode releases as an array of `EstimateRow`."""
-    rows = [row for one in slots for row in rows_of(one)]
-    if views is None:
-        return _encode(rows)
-    values = [value for view in views for value in view.tolist()]
     return _encode(
-        [{**msgspec.structs.asdict(row), NONNEGATIVE: value} for row, value in zip(rows, values, strict=True)]
+        [row for place, one in enumerate(slots) for row in rows_of(one, None if views is None else views[place])]
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,10 +23,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.broadcast import Lost
-from dpcrowd.node.api.estimates import QueryRefused, chosen_regions, slot_number
+from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions, slot_number, wants_view
 from dpcrowd.node.api.history import history_of
 from dpcrowd.node.api.rights import CHALLENGE, denied
-from dpcrowd.node.api.rows import rows_of, to_json
+from dpcrowd.node.api.rows import rows_of, select, to_json
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.release import SlotRelease
 
@@ -35,6 +36,25 @@ Item = SlotRelease | Lost
 _PAGE = 100
 _IDLE_SECONDS = 15.0
 _encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True)
+class _Query:
+    """What a reader asks for.
+
+    regions  only these; None: all
+    after    the slot that the reader received last; None: it has none
+    columns  as columns (`History`), not as rows
+    view     with the non-negative view
+    """
+
+    regions: list[str] | None = None
+    after: int | None = None
+    columns: bool = False
+    view: bool = False
+
+
+_DEFAULT = _Query()
 
 
 class EventStream:
@@ -58,9 +78,10 @@ class EventStream:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
         await write(b": dpcrowd\n\n")  # so that the reader knows at once that it is connected
-        encode = _columns_event if request.query_params.get("columns") == "true" else _event
-        async with aclosing(releases(self._context, *query)) as source:
-            await pump(source, _http_disconnect(receive), lambda item: write(encode(item)), lambda: write(b":\n\n"))
+        async with aclosing(releases(self._context, query.after)) as source:
+            await pump(
+                source, _http_disconnect(receive), lambda item: write(_event(item, query)), lambda: write(b":\n\n")
+            )
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -78,11 +99,11 @@ def routes(context: Context) -> list[BaseRoute]:
             """The server's own pings keep the connection open."""
 
         try:
-            async with aclosing(releases(context, *query)) as source:
+            async with aclosing(releases(context, query.after)) as source:
                 await pump(
                     source,
                     _websocket_disconnect(websocket),
-                    lambda item: websocket.send_text(_message(item)),
+                    lambda item: websocket.send_text(_message(item, query)),
                     do_nothing,
                 )
             await websocket.close(1001)
@@ -92,7 +113,7 @@ def routes(context: Context) -> list[BaseRoute]:
     return [Route("/v1/stream", EventStream(context)), WebSocketRoute("/v1/stream", socket)]
 
 
-async def releases(context: Context, regions: list[str] | None, after: int | None) -> AsyncGenerator[Item]:
+async def releases(context: Context, after: int | None) -> AsyncGenerator[Item]:
     """Yield the releases after a slot, or the latest one, and then each new one; no slot twice."""
     service = context.service
     delivered: set[int] = set()
@@ -105,13 +126,11 @@ async def releases(context: Context, regions: list[str] | None, after: int | Non
         while old:
             for item in old:
                 delivered.add(item.slot)
-                yield item if regions is None else item.only(regions)
+                yield item
             old = [] if after is None else list(await service.estimates(old[-1].slot + 1, None, None, _PAGE))
         async for news in live:
-            if isinstance(news, Lost):
+            if isinstance(news, Lost) or news.slot not in delivered:
                 yield news
-            elif news.slot not in delivered:
-                yield news if regions is None else news.only(regions)
 
 
 async def pump(
@@ -151,44 +170,42 @@ async def _next(source: AsyncIterator[Item]) -> Item:
     return await anext(source)
 
 
-def _read_query(
-    context: Context, headers: Headers, query: QueryParams
-) -> tuple[list[str] | None, int | None] | Response:
-    """Return the regions and the last slot that the reader has, or a refusal."""
+def _read_query(context: Context, headers: Headers, query: QueryParams) -> _Query | Response:
+    """Return what the reader asks for, or a refusal."""
     denial = denied(context.tokens, "read", headers.raw)
     if denial is not None:
         return refusal(denial.status, denial.reason, denial.text, CHALLENGE if denial.status == 401 else None)
     try:
-        if not set(query) <= {"region", "after", "columns"}:
-            raise QueryRefused("the query has an unknown parameter; allowed: after, columns, region.")
+        check_names(query, {"region", "after", "columns", "view"})
         if query.get("columns", "false") not in ("true", "false"):
             raise QueryRefused("columns: allowed: true or false.")
         text = headers.get("last-event-id") or query.get("after")
         after = None if text is None else slot_number(context, "after", text)
         if text is not None and after is None:
             raise QueryRefused("after: this is not a slot; allowed: a whole number >= 0.")
-        return chosen_regions(context, query), after
+        return _Query(chosen_regions(context, query), after, query.get("columns") == "true", wants_view(query))
     except QueryRefused as error:
         return refusal(400, "query", str(error))
 
 
-def _event(item: Item) -> bytes:
+def _event(item: Item, query: _Query = _DEFAULT) -> bytes:
+    """Return a server-sent event; columns are a `History` of one slot, which is a third as long as rows."""
     if isinstance(item, Lost):
         return b"event: lost\ndata: " + _encode({"slots": item.slots}) + b"\n\n"
-    return b"id: %d\nevent: estimates\ndata: %b\n\n" % (item.slot, to_json([item]))
+    if query.columns:
+        data = _encode(history_of([item], query.regions or item.regions, view=query.view))
+    else:
+        data = to_json(*select([item], query.regions, view=query.view))
+    return b"id: %d\nevent: estimates\ndata: %b\n\n" % (item.slot, data)
 
 
-def _columns_event(item: Item) -> bytes:
-    """Return an event with a `History` of one slot, which is a third as long as rows."""
-    if isinstance(item, Lost):
-        return _event(item)
-    return b"id: %d\nevent: estimates\ndata: %b\n\n" % (item.slot, _encode(history_of([item], item.regions)))
-
-
-def _message(item: Item) -> str:
+def _message(item: Item, query: _Query) -> str:
+    """Return a message of a WebSocket."""
     if isinstance(item, Lost):
         return _encode({"event": "lost", "slots": item.slots}).decode()
-    return _encode({"event": "estimates", "slot": item.slot, "rows": rows_of(item)}).decode()
+    (release,), views = select([item], query.regions, view=query.view)
+    rows = rows_of(release, None if views is None else views[0])
+    return _encode({"event": "estimates", "slot": item.slot, "rows": rows}).decode()
 
 
 async def _http_disconnect(receive: Receive) -> None:

@@ -221,6 +221,18 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
             "scheme does not pass records on."
         ),
     ] = None
+    groups: Annotated[
+        Literal["auto", "off"] | None,
+        Meta(description="`groups` of network.toml: whether small regions share one draw; null: it is not stated."),
+    ] = None
+    turnover: Annotated[
+        float | None,
+        Meta(description="`turnover` of network.toml: users replaced per slot; null: it is not stated."),
+    ] = None
+    share_width: Annotated[
+        float | None,
+        Meta(description="`share_width` of network.toml: how wrong public shares may be; null: it is not stated."),
+    ] = None
     servers: Annotated[
         list[ServerStatus],
         Meta(

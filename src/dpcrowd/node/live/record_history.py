@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,33 @@ _FEWEST_RECORDS = 8
 _Numbers = NDArray[np.float32]
 
 
+@dataclass(frozen=True)
+class _Record:
+    """One record as an estimate.
+
+    values, halves  (d + 1,) the total in front, then the regions
+    share           (d,) by which its counts were divided; (1,): the same in all regions
+    learned         whether that is a learned share
+    """
+
+    slot: int
+    values: _Numbers
+    halves: _Numbers
+    share: _Numbers
+    learned: bool
+
+    def share_of(self, number: int | None) -> float | None:
+        """Return the share of a region, or of the total, which has none where the shares of the regions differ."""
+        if len(self.share) == 1:
+            return round(float(self.share[0]), 6)
+        return None if number is None else round(float(self.share[number]), 6)
+
+
 class KeptRecords:
     """The last records of each other server, values and half widths by region with the total in front."""
 
     def __init__(self) -> None:
-        self._records: dict[str, deque[tuple[int, _Numbers, _Numbers]]] = {}
+        self._records: dict[str, deque[_Record]] = {}
 
     def add(self, estimates: RecordEstimates, names: Sequence[str]) -> None:
         """Keep the records that a slot has brought; `names` are the servers by number."""
@@ -39,26 +62,30 @@ class KeptRecords:
         size = min(max(_MOST_NUMBERS // (width * max(len(names), 1)), _FEWEST_RECORDS), _MOST_RECORDS)
         values = np.column_stack([estimates.total, estimates.value]).astype(np.float32)
         halves = half_width(np.column_stack([estimates.total_variance, estimates.variance])).astype(np.float32)
+        shares = estimates.share.astype(np.float32)
         for row, (number, slot) in enumerate(zip(estimates.origin.tolist(), estimates.slot.tolist(), strict=True)):
             kept = self._records.setdefault(names[number], deque(maxlen=size))
-            if kept and slot <= kept[-1][0]:  # late, or slots have begun again: the latest arrival is the right one
-                others = [one for one in kept if one[0] != slot]
+            record = _Record(slot, values[row], halves[row], shares[row], estimates.learned)
+            if kept and slot <= kept[-1].slot:  # late, or slots have begun again: the latest arrival is the right one
+                others = [one for one in kept if one.slot != slot]
                 kept.clear()
-                kept.extend(sorted([*others, (slot, values[row], halves[row])], key=lambda one: one[0]))
+                kept.extend(sorted([*others, record], key=lambda one: one.slot))
             else:
-                kept.append((slot, values[row], halves[row]))
+                kept.append(record)
 
     def history(self, since: int, number: int | None, regions: int, names: Sequence[str]) -> dict[str, RecordHistory]:
         """Return the records of these servers from slot `since` on: of one region, by its number, or of the total."""
         place = 0 if number is None else number + 1
         histories = {}
         for name in names:
-            kept = [one for one in self._records.get(name, ()) if one[0] >= since and len(one[1]) == regions + 1]
+            kept = [one for one in self._records.get(name, ()) if one.slot >= since and len(one.values) == regions + 1]
             if kept:
                 histories[name] = RecordHistory(
-                    slots=[slot for slot, _, _ in kept],
-                    value=[_number(values[place]) for _, values, _ in kept],
-                    half_width=[_number(halves[place]) for _, _, halves in kept],
+                    slots=[one.slot for one in kept],
+                    value=[_number(one.values[place]) for one in kept],
+                    half_width=[_number(one.halves[place]) for one in kept],
+                    share=[one.share_of(number) for one in kept],
+                    learned=[one.learned for one in kept],
                 )
         return histories
 

@@ -9,6 +9,7 @@ record is stored with its payment.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -17,6 +18,7 @@ import msgspec
 import numpy as np
 
 from dpcrowd.arrays import Floats, Ints
+from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.instructions import StoredRecord
 from dpcrowd.node.machine.revision import KnownRevisions
 from dpcrowd.node.wire_records import (
@@ -25,6 +27,7 @@ from dpcrowd.node.wire_records import (
     SignedRecord,
     pack,
     read_values,
+    same_sample,
     signed_parts,
     unpack_proof,
     unpack_record,
@@ -90,10 +93,12 @@ class HeldRecords:
         self._last_fused: list[HeldRecord | HeldProof] = []
         self._unstored: dict[Item, None] = {}
         self._storing: dict[Item, None] = {}
+        self._invalid_proofs: list[Key] = []
         for one in sorted(stored, key=lambda one: one.slot):
             key = Key(one.slot, one.origin)
             if one.kind == "proof":
-                self.proofs[key] = HeldProof(unpack_proof(one.content), fused=True)
+                if (proof := self._stored_proof(one)) is not None:
+                    self.proofs[key] = HeldProof(proof, fused=True)
             elif (values := self._stored_values(record := unpack_record(one.content))) is not None:
                 self.records[key] = HeldRecord(record, values.noisy, values.groups)
         view = revisions.current
@@ -108,6 +113,38 @@ class HeldRecords:
         if view is None or not view.verify(record.origin, record.signature, *signed_parts(record, view.digest)):
             return None
         return read_values(_travelled(record), len(view.regions))
+
+    def _stored_proof(self, stored: StoredRecord) -> Equivocation | None:
+        """Return a proof that was stored; None: it proves nothing, or the revision of its slot is not known any more.
+
+        Neighbours' proofs are checked as they arrive; those on disk once more, since whoever can write to the data
+        folder could accuse any server.
+        """
+        view = self._revisions.at(stored.slot)
+        if view is None:
+            return None
+        number, proof = view.number(stored.origin), None
+        with contextlib.suppress(BadInput):
+            proof = unpack_proof(stored.content)
+            for record in (proof.first, proof.second):
+                read_values(_travelled(record), len(view.regions))
+        is_proven = (
+            proof is not None
+            and not same_sample(proof.first, proof.second)
+            and all(
+                (record.origin, record.slot) == (number, stored.slot)
+                and view.verify(record.origin, record.signature, *signed_parts(record, view.digest))
+                for record in (proof.first, proof.second)
+            )
+        )
+        if not is_proven:
+            self._invalid_proofs.append(Key(stored.slot, stored.origin))
+        return proof if is_proven else None
+
+    def take_invalid_proofs(self) -> list[Key]:
+        """Return which stored proofs were not used, once."""
+        invalid, self._invalid_proofs = self._invalid_proofs, []
+        return invalid
 
     # -------------------------------------------------------------------------------------------------------- keeping
 

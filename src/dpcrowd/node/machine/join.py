@@ -216,9 +216,10 @@ class Join:
             if others:
                 text = f"{_listed(others)} sent a state that contradicts that of {_listed(taken)}, which most confirm."
                 instructions.append(Report("join-disagreement", text, grave=True))
+            witnesses = "one neighbour" if len(taken) == 1 else f"{len(taken)} neighbours"
             text = (
-                f"the estimate begins with what {_listed(taken)} knew after slot {slot}: it is their word, and the "
-                "signed records of the last slots."
+                f"the estimate begins with what {_listed(taken)} knew after slot {slot}: it is the word of "
+                f"{witnesses}, and the signed records of the last slots."
             )
             self._end()
             return True, [*instructions, Report("joined", text)]

@@ -216,6 +216,7 @@ class Machine:
                 self.trust.start(self.server.slot, following)
                 resumed = [do.Link(max(following, 0), required=True), *self._resume(at_ns)]
                 if self.records is not None:
+                    resumed += self.records.report_invalid_proofs()
                     resumed += self._join.start(self.server, self.view, following - 1, self.records)
                 return resumed
             case on.LossConfirmed(at_ns):

@@ -32,6 +32,11 @@ _SUSPECT = (
     "records of {name} disagree with those of the other servers, and count less from slot {slot} on: its operator "
     "should know that its feed may have stopped, count people twice, or name the wrong regions."
 )
+_PROOF_INVALID = (
+    "the data folder has a proof that {origin} signed two different records for slot {slot}, but the revision that was "
+    "valid in this slot does not confirm both signatures: the proof is not used. If this server did not take that "
+    "revision late, the folder is damaged, or somebody has changed it."
+)
 
 
 class Records:
@@ -78,6 +83,11 @@ class Records:
         views = [(key, self.revisions.at(key.slot), proof) for key, proof in self.held.proofs.items()]
         known = [(key, view.digest, proof.proof) for key, view, proof in views if view is not None]
         return [(key.origin, digest, proof) for key, digest, proof in sorted(known, key=lambda one: one[0])]
+
+    def report_invalid_proofs(self) -> list[Instruction]:
+        """Return what an operator should know of stored proofs that were not used, once."""
+        invalid = self.held.take_invalid_proofs()
+        return [Report("proof-invalid", _PROOF_INVALID.format(**key._asdict()), grave=True) for key in invalid]
 
     # -------------------------------------------------------------------------------- slots, revisions, another start
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,7 @@ def test_a_query_chooses_slots_and_regions() -> None:
         "to=-1",
         "to=x",
         "total_only=yes",
+        "view=smooth",
         "region=nowhere",
         "limit=5",
     ],
@@ -94,6 +96,30 @@ def test_a_release_of_another_revision() -> None:
     assert columns.total[0] == 3.0
 
 
+def test_the_non_negative_view_in_columns_is_that_of_the_rows() -> None:
+    """A page that draws one region must get the view of all: that of one region alone would only be cut off at 0."""
+    client = Client(app_of(FakeService(slots=[3, 4])))
+    rows = client.get("/v1/estimates?view=nonnegative", headers=READER).json()
+    columns = client.get("/v1/history?view=nonnegative", headers=READER).json()
+    for place, region in enumerate(REGIONS):
+        expected = [row["estimate_nonnegative"] for row in rows if row["region"] == region]
+        assert columns["estimate_nonnegative"][place] == pytest.approx(expected, abs=1e-3)
+    one = client.get("/v1/history?view=nonnegative&region=north", headers=READER).json()
+    assert one["estimate_nonnegative"] == columns["estimate_nonnegative"][:1]
+    plain = client.get("/v1/history", headers=READER).json()
+    assert plain == {name: value for name, value in columns.items() if name != "estimate_nonnegative"}
+
+
+def test_views_of_releases_with_other_regions() -> None:
+    """After a revision the releases of both are in one answer, and each view keeps the total of its own regions."""
+    negative = SlotRelease(
+        3, CLOCK.opens(3), CLOCK.length_ns, ("gone", "south"), np.array([-1.0, 4.0]), np.ones(2), False, 0
+    )
+    columns = history_of([negative, estimates_of(4)], ["north", "south"], view=True)
+    assert columns.estimate_nonnegative == [[None, 0.5], [3.0, 14.25]]
+    assert history_of([], ["north"], view=True).estimate_nonnegative == [[]]
+
+
 def test_an_unknown_region_leaves_the_total_unknown() -> None:
     """A total without one of its regions would look like a smaller crowd."""
     columns = history_of([estimates_of(4, unknown=True)], list(REGIONS))
@@ -101,12 +127,12 @@ def test_an_unknown_region_leaves_the_total_unknown() -> None:
     assert columns.estimate[2] == [None]
 
 
-def test_a_stream_of_columns() -> None:
-    """The page reads the same columns live: rows of a thousand regions would repeat their names in every slot."""
+def first_event(query: str) -> dict[str, Any]:
+    """Return the first release of a stream of columns."""
     service = FakeService(slots=[5])
 
     async def run() -> bytes:
-        caller = Caller("/v1/stream", query="columns=true", headers=bearer(READ))
+        caller = Caller("/v1/stream", query=query, headers=bearer(READ))
         app = asyncio.ensure_future(app_of(service)(caller.scope, caller.receive, caller.send))
         await caller.heard.get()
         await caller.body()
@@ -117,8 +143,22 @@ def test_a_stream_of_columns() -> None:
 
     lines = asyncio.run(run()).decode().splitlines()
     assert lines[:2] == ["id: 5", "event: estimates"]
-    data = json.loads(lines[2].removeprefix("data: "))
+    data: dict[str, Any] = json.loads(lines[2].removeprefix("data: "))
+    return data
+
+
+def test_a_stream_of_columns() -> None:
+    """The page reads the same columns live: rows of a thousand regions would repeat their names in every slot."""
+    data = first_event("columns=true")
     assert (data["slots"], data["regions"]) == ([5], list(REGIONS))
+    assert "estimate_nonnegative" not in data
+
+
+@pytest.mark.parametrize("region", ["", "&region=south"])
+def test_a_stream_of_columns_is_what_the_history_is(region: str) -> None:
+    """With some regions, the total of a stream was that of these regions, and that of the history that of all."""
+    columns = Client(app_of(FakeService(slots=[5]))).get(f"/v1/history?view=nonnegative{region}", headers=READER)
+    assert first_event(f"columns=true&view=nonnegative{region}") == columns.json()
 
 
 def test_what_neighbours_estimated() -> None:

@@ -11,7 +11,7 @@ import pytest
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.stream import pump
 from dpcrowd.node.release import SlotRelease
-from node_support_api import READ, Caller, FakeService, app_of, bearer, estimates_of
+from node_support_api import READ, Caller, Client, FakeService, app_of, bearer, estimates_of
 
 Item = SlotRelease | Lost
 
@@ -97,6 +97,18 @@ def test_only_some_regions() -> None:
     streaming(service, follow, query="region=south")
 
 
+def test_a_stream_with_the_non_negative_view() -> None:
+    """A map that follows the stream would show negative people; the view is that of all regions, as elsewhere."""
+    service = FakeService(slots=[3])
+    path = "/v1/estimates?view=nonnegative&region=north"
+    expected = Client(app_of(service)).get(path, headers=bearer(READ)).json()
+
+    async def follow(caller: Caller) -> None:
+        assert event(await caller.body())[1] == expected
+
+    streaming(service, follow, query="view=nonnegative&region=north")
+
+
 def test_the_stream_ends_with_the_node() -> None:
     """A node that stops must not wait for readers who never go."""
     service = FakeService()
@@ -123,6 +135,7 @@ def test_the_stream_ends_with_the_node() -> None:
         ("after=123456789012345", {}, 400),
         ("region=west", {}, 400),
         ("regoin=north", {}, 400),
+        ("view=smooth", {}, 400),
         ("", {"Last-Event-ID": "²"}, 400),
         ("", {"Authorization": "Bearer wrong"}, 401),
     ],

@@ -11,12 +11,15 @@ from dpcrowd.schemes.record_estimates import RecordEstimates
 NAMES = ("a", "b", "c")
 
 
-def estimates(*records: tuple[int, int, float], regions: int = 2) -> RecordEstimates:
+def estimates(
+    *records: tuple[int, int, float], regions: int = 2, share: tuple[float, ...] = (0.5,), learned: bool = False
+) -> RecordEstimates:
     """Records of (origin, slot, value): each region has the value and a variance of 4."""
     origin, slot, values = (np.array(column) for column in zip(*records, strict=True))
     value = np.repeat(values.astype(float)[:, None], regions, axis=1)
     variance = np.full_like(value, 4.0)
-    return RecordEstimates(origin, slot, value, variance, value.sum(axis=1), variance.sum(axis=1))
+    shares = np.tile(share, (len(records), 1))
+    return RecordEstimates(origin, slot, value, variance, value.sum(axis=1), variance.sum(axis=1), shares, learned)
 
 
 def test_a_late_record_takes_its_place_and_comes_once() -> None:
@@ -44,3 +47,13 @@ def test_regions_without_a_value_are_null_and_memory_is_bounded() -> None:
         kept.add(estimates((2, slot, 1.0), regions=regions), NAMES)
     slots = kept.history(0, 0, regions, NAMES)["c"].slots
     assert slots == list(range(record_history._FEWEST_RECORDS, 2 * record_history._FEWEST_RECORDS))
+
+
+def test_each_record_says_by_which_share_it_was_divided() -> None:
+    """With a revision servers begin to learn shares: a reader who divides by the public share would be misled."""
+    kept = KeptRecords()
+    kept.add(estimates((1, 0, 10.0)), NAMES)
+    kept.add(estimates((1, 1, 10.0), share=(0.25, 0.75), learned=True), NAMES)
+    region, total = (kept.history(0, number, 2, NAMES)["b"] for number in (1, None))
+    assert (region.share, region.learned) == ([0.5, 0.75], [False, True])
+    assert (total.share, total.learned) == ([0.5, None], [False, True]), "the shares of the regions differ"

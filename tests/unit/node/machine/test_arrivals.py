@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.arrivals import MOST_USELESS
 from dpcrowd.node.machine.held_records import Key
 from dpcrowd.node.wire import VERSION, Body, encode
-from dpcrowd.node.wire_records import Equivocation, SignedRecord, sign_record, unpack_proof
+from dpcrowd.node.wire_records import Equivocation, SignedRecord, pack, sign_record, unpack_proof
 from node_support import DIGEST, Network, Node, fake_sign
 from node_support_records import (
     COUNTS,
@@ -215,6 +216,35 @@ def test_a_void_slot_stays_void() -> None:
     assert Key(held.slot, "server-4") not in records_of(node).held.records
     run(network, range(11, 13))
     assert len({bits(one.published[-1].estimate) for one in network.nodes}) == 1
+
+
+def test_a_stored_proof_that_nobody_signed_is_dropped_at_the_start() -> None:
+    """Whoever can write to the data folder could accuse any server, and the node would show and pass on the lie."""
+    network, node = listening()
+    held, other = equivocate(network)
+    run(network, range(9, 11))
+    place, start = (held.slot, "server-4"), node.view.ends(10) + 1
+    proven = node.disk.records[place]
+    forged = signed(4, held.slot, value=3, by=0)
+    for content in (
+        b"no proof",
+        pack(Equivocation(other, forged)),
+        pack(Equivocation(forged, other)),
+        pack(Equivocation(other, other)),
+        pack(Equivocation(signed(4, held.slot - 1, value=3), signed(4, held.slot - 1, value=4))),
+        pack(Equivocation(signed(3, held.slot, value=3), signed(3, held.slot, value=4))),
+    ):
+        node.disk.records[place] = replace(proven, content=content)
+        node.reports.clear()
+        node.restart(start, vouched=True)
+        assert (records_of(node).arrivals.equivocators, records_of(node).proofs()) == ({}, [])
+        (report,) = [one for one in node.reports if one.event == "proof-invalid"]
+        assert f"server-4 signed two different records for slot {held.slot}" in report.text
+    node.disk.records[place] = proven
+    node.reports.clear()
+    node.restart(start, vouched=True)
+    assert records_of(node).arrivals.equivocators == {"server-4": held.slot}
+    assert "proof-invalid" not in [one.event for one in node.reports]
 
 
 def test_a_proof_has_to_prove_something() -> None:

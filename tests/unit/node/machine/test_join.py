@@ -77,6 +77,11 @@ def events(node: Node) -> list[str]:
     return [report.event for report in node.reports]
 
 
+def joined_text(node: Node) -> str:
+    (report,) = [report for report in node.reports if report.event == "joined"]
+    return report.text
+
+
 def answers_of(node: Node) -> list[do.Send]:
     return [one for one in node.told if isinstance(one, do.Send) and body_of(one.payload).state]
 
@@ -93,6 +98,7 @@ def test_who_was_away_for_long_releases_what_the_others_do(fresh: bool, away: in
     joined = node.machine.server.joined
     assert joined is not None
     assert (joined.sources, joined.slot) == (("server-1", "server-3"), 8 + away)
+    assert "it is the word of 2 neighbours, and the signed records" in joined_text(node)
     assert not any(one.refused for one in network.nodes)
     node.restart(node.view.ends(16 + away) + 1)
     assert node.machine.server.joined == joined
@@ -351,6 +357,7 @@ def test_neighbours_that_differ_within_their_intervals_agree() -> None:
     assert node.machine.server.joined is not None
     assert node.machine.server.joined.sources == ("server-1",)
     assert "join-disagreement" not in events(node)
+    assert "it is the word of one neighbour, and the signed records" in joined_text(node)
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.1, 1.5, 3.0])
