@@ -115,7 +115,7 @@ class FilterScheme(Scheme):
         """Return mean and variance of the prior of a slot; without its number, of the one after the posterior's."""
         model = state.setting.model
         if state.bank is not None:
-            return combined(_prior_bank(state, slot))
+            return combined(_prior_bank(state, slot), beliefs_of(state.setting.model))
         if model.course is not None:
             return _predict_by_course(state, slot)
         if state.setting.form == "diagonal":
@@ -272,11 +272,12 @@ def _absorb_in_bank(
 ) -> None:
     """Let every filter of the bank fuse the messages; the consensus pulls at all of them alike."""
     info_vec, info_mat, prior_sum, speakers = messages.split(hearing.sums(messages.table()))
-    bank = update_bank(_prior_bank(state, slot), info_vec, info_mat, beliefs_of(state.setting.model))
+    beliefs = beliefs_of(state.setting.model)
+    bank = update_bank(_prior_bank(state, slot), info_vec, info_mat, beliefs)
     pull = consensus_gain(prior_var, hearing.gain) * (prior_sum - speakers * prior)
     bank.mean += np.where(np.isfinite(prior_var), pull, 0.0)
     state.bank = bank
-    state.posterior, state.posterior_var = combined(bank)
+    state.posterior, state.posterior_var = combined(bank, beliefs)
 
 
 def _predict_by_course(state: FilterState, slot: int | None) -> tuple[Floats, Floats]:
