@@ -20,7 +20,8 @@ noise. With a normal density the tails of the noise would speak for livelier bel
 **What the regions have in common.** A series rarely leaves its past in one region alone, and the records of one region
 may say little. So the start is learned from all regions (empirical Bayes): the evidence weight_k / start_k of every
 region is weighed with one common start, the mean weight of the regions and of n0 more that believe what was believed at
-the beginning. It is found by some steps of expectation and maximisation.
+the beginning. It is found by some steps of expectation and maximisation. Where a record has the sum of a group of
+regions, each of them would count the same evidence: then every region has its own start.
 
 **Estimate and interval.** Both are made with the same evidence, from different starts:
 
@@ -92,12 +93,14 @@ class Beliefs:
     factor      (beliefs, 1, d) of q
     weight      (beliefs, 1, 1) logarithms of the weights at the start
     trust       (beliefs, 1, 1) weights at the start with which the estimate is made
+    joint       whether the start is learned from all regions
     """
 
     transition: Floats
     factor: Floats
     weight: Floats
     trust: Floats
+    joint: bool
 
 
 @dataclass
@@ -121,8 +124,8 @@ class Bank:
         return Bank(self.mean.copy(), self.var.copy(), self.weight.copy())
 
 
-def beliefs_of(model: ProcessModel) -> Beliefs:
-    """Return the beliefs around a model, in its diagonal form."""
+def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
+    """Return the beliefs around a model, in its diagonal form; `joint`: whether regions learn from one another."""
     a = np.broadcast_to(model.diagonal_transition, (model.regions,))
     course = model.course
     rows = [(a, np.full(model.regions, factor), *start) for factor, *start in (_AROUND_COURSE if course else _ALONE)]
@@ -132,7 +135,7 @@ def beliefs_of(model: ProcessModel) -> Beliefs:
         rows.append((slow, np.maximum(course.level_by_noise * (1.0 - slow * slow), 1.0), *_LEVEL_FAR_AWAY))
     transition, factor, weight, trust = (np.stack(column) for column in zip(*rows, strict=True))
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
-    return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust)
+    return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, joint)
 
 
 def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
@@ -212,10 +215,10 @@ def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
 
 
 def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats) -> Floats:
-    """Return the weights (beliefs, N, d) of regions that share a start, which is learned from all of them."""
+    """Return the weights (beliefs, N, d), from a start that is learned from all regions if they are joint."""
     evidence = np.exp(bank.weight - beliefs.weight)
     regions, common = evidence.shape[-1], start
-    for _ in range(_STEPS):
+    for _ in range(_STEPS if beliefs.joint else 0):
         weight = common * evidence
         weight /= weight.sum(axis=0)
         common = (_PRIOR_REGIONS * start + weight.sum(axis=-1, keepdims=True)) / (_PRIOR_REGIONS + regions)

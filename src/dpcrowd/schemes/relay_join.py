@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
-from dpcrowd.filters.learning import Bank, Beliefs, beliefs_of, combined
-from dpcrowd.filters.model import ProcessModel
+from dpcrowd.filters.learning import Bank, Beliefs, combined
 from dpcrowd.filters.origins import SUSPECT
 from dpcrowd.schemes.base import half_width
 from dpcrowd.schemes.records import NOTHING_PAID
@@ -155,10 +154,10 @@ class FinalisedState:
             suspicious=np.zeros_like(self.suspicious),
         )
 
-    def check(self, samples: int, length: int, lag: int, model: ProcessModel) -> None:
+    def check(self, samples: int, length: int, lag: int, beliefs: Beliefs) -> None:
         """Refuse numbers that no server could have.
 
-        n `samples` are allowed per `length` slots, L is `lag`, and `model` is that of the filters.
+        n `samples` are allowed per `length` slots, L is `lag`, and `beliefs` are those of filters that learn.
         """
         slot, since = int(self.slot), int(self.since)
         if not lag - 1 <= slot <= _LARGEST or not 0 <= since <= slot + 1:
@@ -178,7 +177,7 @@ class FinalisedState:
             _check_means("level", self.level)
             if self.level_var.ndim == 2:
                 _check_variances("level_var", self.level_var)
-        self._check_memory(model)
+        self._check_memory(beliefs)
         self._check_scores()
 
     def check_certainty(self, least: Floats) -> None:
@@ -218,14 +217,14 @@ class FinalisedState:
         if (self.suspicious != (self.penalty > 1.0).any(axis=1)).any():
             raise BadInput("a finalised state that suspects without a penalty, or the other way round.")
 
-    def _check_memory(self, model: ProcessModel) -> None:
+    def _check_memory(self, beliefs: Beliefs) -> None:
         """Refuse beliefs and common errors that no filter could have."""
         if self.bank is not None:
             _check_means("bank", self.bank[0])
             _check_variances("bank", self.bank[1])
             if not (self.bank[2] <= 0.0).all() or not np.isfinite(self.bank[2]).all():
                 raise BadInput("a finalised state whose beliefs have weights above 1, or none.")
-            self._check_beliefs(self.bank, beliefs_of(model))
+            self._check_beliefs(self.bank, beliefs)
         if self.cross is not None:
             _check_means("cross", self.cross)
         if self.learned is not None and self.learner is not None and self.learner_cov is not None:
