@@ -9,7 +9,8 @@ for the scored half. The model is fitted on the first half alone, and so is the 
 the model alone: what anybody could have guessed. A cell is a series, a kind of shares and an epsilon; all schemes of a
 cell see the same runs.
 
-The aims are those of relay with a model, which is what dpcrowd recommends: at most 1.02 times the total error of `past`
+The aims are those of relay with a model and groups of small regions where they are expected to help (`--groups auto`),
+which is what dpcrowd recommends: at most 1.02 times the total error of `past`
 in every cell, below it in all but one, below every other private scheme (with or without a model, whichever is better)
 in all but one, and 95% intervals that cover 90% to 99%. `central` needs one place that everybody trusts: it is listed,
 but not among those that relay is compared with. Flooding reaches every server within a slot; so do relay's records
@@ -50,6 +51,7 @@ SERIES: dict[str, dict[str, str]] = {
     "gowalla-6h": {"data": "gowalla", "slot_length": "6h"},
 }
 RECOMMENDED = "relay"
+WITH_GROUPS = "model, groups"
 NOT_COMPARED = ("non-private", "central", "past", RECOMMENDED)
 MOST_OF_PAST, LEAST_COVERAGE, MOST_COVERAGE = 1.02, 0.90, 0.99
 
@@ -73,6 +75,7 @@ def measure(name: str, data: DataSet, schemes: str, runs: int, shares: Iterable[
     by_knowledge = {
         "none": (without, [name for name in names if not SCHEMES[name].needs_model]),
         "model": (scored, list(dict.fromkeys([*names, "past"]))),
+        WITH_GROUPS: (scored, [name for name in names if name == RECOMMENDED]),
     }
     if isinstance(data, CheckIns):  # each person checks in at one server: users are always partitioned
         shares = [kind for kind in shares if kind == "partition"]
@@ -89,8 +92,10 @@ def measure(name: str, data: DataSet, schemes: str, runs: int, shares: Iterable[
                 **SHARES[kind],
             }
             for knowledge, (half_of_data, entrants) in by_knowledge.items():
-                given = None if knowledge == "none" else model
-                for scheme, record in _simulate(entrants, half_of_data, model=given, **settings):
+                options = {"model": None if knowledge == "none" else model}
+                if knowledge == WITH_GROUPS:
+                    options["groups"] = "auto"
+                for scheme, record in _simulate(entrants, half_of_data, **options, **settings):
                     cell = {"shares": kind, "epsilon": epsilon, "scheme": scheme, "model": knowledge}
                     yield {**facts, **cell, **_scores(record)}
 
@@ -134,15 +139,16 @@ def paired_ratio(first: Row, second: Row) -> float:
 def compare(rows: list[Row]) -> Row | None:
     """Return the ratios of the recommended scheme of one cell; None: it was not measured there."""
     by_scheme = {(row["scheme"], row["model"]): row for row in rows}
-    ours, past = by_scheme.get((RECOMMENDED, "model")), by_scheme.get(("past", "model"))
+    ours, past = by_scheme.get((RECOMMENDED, WITH_GROUPS)), by_scheme.get(("past", "model"))
     if ours is None or past is None:
         return None
     others = [row for row in rows if row["scheme"] not in NOT_COMPARED and math.isfinite(row["total_error"])]
     best = min(others, key=lambda row: row["total_error"], default=None)
-    plain = by_scheme.get((RECOMMENDED, "none"))
+    plain, alone = by_scheme.get((RECOMMENDED, "none")), by_scheme.get((RECOMMENDED, "model"))
     return {
         **{key: ours[key] for key in ("series", "shares", "epsilon", "total_error", "are", "mae", "coverage")},
         "without_model": None if plain is None else plain["total_error"],
+        "without_groups": None if alone is None else alone["total_error"],
         "past": past["total_error"],
         "past_coverage": past["coverage"],
         "to_past": paired_ratio(ours, past),
@@ -207,15 +213,16 @@ def report(rows: list[Row], *, markdown: bool) -> str:
     """Return the tables of ratios and of coverage, and the aims."""
     by_cell = cells(rows)
     compared = [one for one in (compare(found) for found in by_cell.values()) if one is not None]
-    header = ["series", "users", "ε", "without", "with model", "past", "/ past", "best other", "/ best", "ARE", "MAE"]
-    keys = ["series", "shares", "epsilon", "without_model", "total_error", "past", "to_past", "best", "to_best"]
+    header = ["series", "users", "ε", "without", "with model", "with groups", "past", "/ past", "best other", "/ best"]
+    errors = ["without_model", "without_groups", "total_error"]
+    keys = ["series", "shares", "epsilon", *errors, "past", "to_past", "best", "to_best"]
     ratios = [[row[key] for key in [*keys, "are", "mae", "coverage", "past_coverage"]] for row in compared]
     by_scheme = coverage_by_scheme(rows)
     coverage = [
         [row[key] for key in ("scheme", "model", "least", "most", "inside", "low", "cells")] for row in by_scheme
     ]
     parts = [
-        table([*header, "coverage", "of past"], ratios, markdown=markdown),
+        table([*header, "ARE", "MAE", "coverage", "of past"], ratios, markdown=markdown),
         "\n".join(f"- {line}" for line in aims(compared)),
         table(["scheme", "model", "least", "most", "90-99%", "below 90%", "cells"], coverage, markdown=markdown),
     ]

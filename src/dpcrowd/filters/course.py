@@ -105,6 +105,12 @@ class Course:
         return self._settled[key].copy()
 
     @cached_property
+    def level_by_noise(self) -> PerRegion:
+        """The square of the mean level by the mean variance, (d,): how much larger the level is than what slots add."""
+        level, variance = np.square(self.profile.mean(axis=0)), self.variance.mean(axis=0)
+        return np.asarray(np.divide(level, variance, out=np.zeros_like(level), where=variance > 0.0))
+
+    @cached_property
     def _settled(self) -> dict[tuple[int, bytes], PerRegion]:
         """The variances that `settled_var` has computed, by time of the season and transition.
 

@@ -6,16 +6,30 @@ moved. So several filters run side by side on the same records, each with its ow
     the model                 a, q                    trusted most at the start
     calmer, livelier          a, q/4; a, 4 q; a, 16 q
     another level             a close to 1, q         deviations that stay
+    a level far away          a close to 1            deviations that stay, and are as large as the level itself
 
 and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a
 small chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few
-records. The estimate is the mean of all, and its variance contains how far they are apart:
+records:
 
     weight_k <- (1-f) weight_k L(z; prior mean_k, prior_var_k + R)/sum + f start_k          where z = y/Y and R = 1/Y
-    mean = sum_k weight_k mean_k         var = sum_k weight_k (var_k + (mean_k - mean)^2)
 
 L is the density of Student's t with 6 degrees of freedom, scaled to that variance: it has the fourth moment of Laplace
 noise. With a normal density the tails of the noise would speak for livelier beliefs, which then follow the noise.
+
+**What the regions have in common.** A series rarely leaves its past in one region alone, and the records of one region
+may say little. So the start is learned from all regions (empirical Bayes): the evidence weight_k / start_k of every
+region is weighed with one common start, the mean weight of the regions and of n0 more that believe what was believed at
+the beginning. It is found by some steps of expectation and maximisation. Where a record has the sum of a group of
+regions, each of them would count the same evidence: then every region has its own start.
+
+**Estimate and interval.** Both are made with the same evidence, from different starts:
+
+    mean = sum_k trust_k mean_k          var = sum_k weight_k (var_k + (mean_k - mean)^2)
+
+Before there is evidence, a livelier belief moves the estimate by the noise of weak records alone, and makes it worse
+than the model itself. So the estimate starts with more trust in the model and in the calmer belief. For the interval
+the start has more doubt, since what nobody expects has to be inside as well.
 
 Where records say little, the weights stay what they were: intervals become narrower by evidence alone. Everything is a
 function of records, that is of released values, and no schedule depends on it. Arrays are (beliefs, N, d).
@@ -25,9 +39,12 @@ Without an expected course the beliefs differ in Q alone, which then need not be
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.model import ProcessModel
@@ -37,6 +54,7 @@ __all__ = [
     "Beliefs",
     "beliefs_of",
     "combined",
+    "complete_banks",
     "predict_bank",
     "reset_bank",
     "start_bank",
@@ -51,9 +69,20 @@ _MOST_EVIDENCE = 5.0
 _FREEDOM = 6.0
 """Degrees of freedom of the t distribution whose kurtosis is that of Laplace noise."""
 _SLOW = 0.98
-_AROUND_COURSE = ((0.25, 0.06), (1.0, 0.84), (4.0, 0.06), (16.0, 0.02))  # factors of q, and weights at the start
-_ANOTHER_LEVEL = 0.02
-_ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05))
+_OF_A_BANK = re.compile(r"bank\.(mean|var|weight)$")
+_AROUND_COURSE = (  # factor of q, weight at the start for the interval, and for the estimate
+    (0.25, 0.06, 0.2),
+    (1.0, 0.84, 0.72),
+    (4.0, 0.06, 0.05),
+    (16.0, 0.02, 0.025),
+)
+_ANOTHER_LEVEL = (0.02, 0.002)
+_LEVEL_FAR_AWAY = (0.005, 0.0003)
+_ALONE = tuple((factor, w, w) for factor, w in ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05)))
+_PRIOR_REGIONS = 30.0
+"""n0: how many regions the beliefs of the beginning count for, beside those that have records."""
+_STEPS = 6
+"""Steps of expectation and maximisation; more change the third digit of a weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +90,17 @@ class Beliefs:
     """What the filters of a bank believe.
 
     transition  (beliefs, 1, d) a
-    factor      (beliefs, 1, 1) of q
+    factor      (beliefs, 1, d) of q
     weight      (beliefs, 1, 1) logarithms of the weights at the start
+    trust       (beliefs, 1, 1) weights at the start with which the estimate is made
+    joint       whether the start is learned from all regions
     """
 
     transition: Floats
     factor: Floats
     weight: Floats
+    trust: Floats
+    joint: bool
 
 
 @dataclass
@@ -91,18 +124,18 @@ class Bank:
         return Bank(self.mean.copy(), self.var.copy(), self.weight.copy())
 
 
-def beliefs_of(model: ProcessModel) -> Beliefs:
-    """Return the beliefs around a model, in its diagonal form."""
+def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
+    """Return the beliefs around a model, in its diagonal form; `joint`: whether regions learn from one another."""
     a = np.broadcast_to(model.diagonal_transition, (model.regions,))
-    pairs = _ALONE if model.course is None else _AROUND_COURSE
-    transitions = [a for _ in pairs]
-    factors, weights = [factor for factor, _ in pairs], [weight for _, weight in pairs]
-    if model.course is not None:
-        transitions.append(np.maximum(a, _SLOW))
-        factors.append(1.0)
-        weights.append(_ANOTHER_LEVEL)
-    weight = np.log(np.array(weights) / sum(weights))
-    return Beliefs(np.stack(transitions)[:, None, :], np.array(factors)[:, None, None], weight[:, None, None])
+    course = model.course
+    rows = [(a, np.full(model.regions, factor), *start) for factor, *start in (_AROUND_COURSE if course else _ALONE)]
+    if course is not None:
+        slow = np.maximum(a, _SLOW)
+        rows.append((slow, np.ones(model.regions), *_ANOTHER_LEVEL))
+        rows.append((slow, np.maximum(course.level_by_noise * (1.0 - slow * slow), 1.0), *_LEVEL_FAR_AWAY))
+    transition, factor, weight, trust = (np.stack(column) for column in zip(*rows, strict=True))
+    weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
+    return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, joint)
 
 
 def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
@@ -165,16 +198,43 @@ def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> 
     """Return what a smoother needs of the step to a slot, (3, N, d): the prior's mean and variance, and its covariance
     with the posterior before it.
     """
-    mean = combined(bank)[0]
+    mean = combined(bank, beliefs)[0]
     with np.errstate(invalid="ignore"):
         own = beliefs.transition * (bank.var + np.square(bank.mean - mean))
-    return np.stack([*combined(predict_bank(bank, model, beliefs, slot)), (np.exp(bank.weight) * own).sum(axis=0)])
+    prior = combined(predict_bank(bank, model, beliefs, slot), beliefs)
+    return np.stack([*prior, (_common_weights(bank, beliefs, np.exp(beliefs.weight)) * own).sum(axis=0)])
 
 
-def combined(bank: Bank) -> tuple[Floats, Floats]:
+def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
     """Return mean and variance of the mixture, (N, d); nothing is known where any filter knows nothing."""
-    weight = np.exp(bank.weight)
-    mean = (weight * bank.mean).sum(axis=0)
+    mean = (_common_weights(bank, beliefs, beliefs.trust) * bank.mean).sum(axis=0)
+    weight = _common_weights(bank, beliefs, np.exp(beliefs.weight))
     with np.errstate(invalid="ignore"):
         var = (weight * (bank.var + np.square(bank.mean - mean))).sum(axis=0)
     return mean, var
+
+
+def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats) -> Floats:
+    """Return the weights (beliefs, N, d), from a start that is learned from all regions if they are joint."""
+    evidence = np.exp(bank.weight - beliefs.weight)
+    regions, common = evidence.shape[-1], start
+    for _ in range(_STEPS if beliefs.joint else 0):
+        weight = common * evidence
+        weight /= weight.sum(axis=0)
+        common = (_PRIOR_REGIONS * start + weight.sum(axis=-1, keepdims=True)) / (_PRIOR_REGIONS + regions)
+    weight = common * evidence
+    return np.asarray(weight / weight.sum(axis=0))
+
+
+def complete_banks(arrays: dict[str, NDArray[Any]], fresh: dict[str, NDArray[Any]]) -> None:
+    """Give saved banks the beliefs that have come later, in place; `fresh`: the arrays of a state before any record.
+
+    A new belief continues from the last one, with the weight that it has at the start.
+    """
+    for name, array in arrays.items():
+        missing = fresh[name].shape[-3] - array.shape[-3] if name in fresh and _OF_A_BANK.search(name) else 0
+        if missing > 0:
+            last = np.repeat(array[..., -1:, :, :], missing, axis=-3)
+            if name.endswith(".weight"):
+                last = np.broadcast_to(fresh[name][..., -missing:, :, :], last.shape)
+            arrays[name] = np.concatenate([array, last], axis=-3)

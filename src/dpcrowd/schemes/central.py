@@ -67,6 +67,7 @@ class Central(Scheme):
             scheme = DPCrowdPlus(self.grouping)
         inner: Any = scheme.start(setting)
         centre = FilterState(**filter_start(setting))
+        centre.joint = inner.joint
         centre.divided = None if inner.divided is None else replace(inner.divided)
         return CentralState(scheme, inner, centre)
 

@@ -26,7 +26,7 @@ from dpcrowd.filters import (
     predict_matrix,
 )
 from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix
-from dpcrowd.filters.learning import Bank, beliefs_of, combined, predict_bank, start_bank, update_bank
+from dpcrowd.filters.learning import Bank, Beliefs, beliefs_of, combined, predict_bank, start_bank, update_bank
 from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, group_sums, measured_by_sums
 from dpcrowd.filters.staying import StayingUsers, follow_staying
 from dpcrowd.kernels.engine import compiled
@@ -52,6 +52,7 @@ class FilterState:
     bank  the filters whose mean the posterior is, if the setting says that they learn
     staying  what users who stay have added to the errors; None: everybody chooses a server anew in every slot
     divided  what dividing the sums of groups has added to the errors; None: there are no groups
+    joint    whether regions learn from one another: not where they are read in groups
     """
 
     setting: Setting
@@ -63,6 +64,12 @@ class FilterState:
     bank: Bank | None = field(default=None, kw_only=True)
     staying: StayingUsers | None = field(default=None, kw_only=True, metadata={"later": True})
     divided: DividedSums | None = field(default=None, kw_only=True, metadata={"later": True})
+    joint: bool = field(default=True, kw_only=True, metadata={"saved": False})
+
+    @property
+    def beliefs(self) -> Beliefs:
+        """What the filters of the bank believe."""
+        return beliefs_of(self.setting.model, joint=self.joint)
 
     def end(self, slot: int) -> None:
         """Remember which slot the posterior is of."""
@@ -115,7 +122,7 @@ class FilterScheme(Scheme):
         """Return mean and variance of the prior of a slot; without its number, of the one after the posterior's."""
         model = state.setting.model
         if state.bank is not None:
-            return combined(_prior_bank(state, slot))
+            return combined(_prior_bank(state, slot), state.beliefs)
         if model.course is not None:
             return _predict_by_course(state, slot)
         if state.setting.form == "diagonal":
@@ -260,7 +267,7 @@ def _spread(setting: Setting, plan: Plan, reading: Reading, known: Bools) -> Flo
 def _prior_bank(state: FilterState, slot: int | None) -> Bank:
     """Return the priors of a slot of all filters of the bank, also if slots were skipped, or a clock was set back."""
     assert state.bank is not None
-    model, beliefs = state.setting.model, beliefs_of(state.setting.model)
+    model, beliefs = state.setting.model, state.beliefs
     if state.slot is None:
         return predict_bank(state.bank, model, beliefs, 0)
     before = int(state.slot)
@@ -272,11 +279,12 @@ def _absorb_in_bank(
 ) -> None:
     """Let every filter of the bank fuse the messages; the consensus pulls at all of them alike."""
     info_vec, info_mat, prior_sum, speakers = messages.split(hearing.sums(messages.table()))
-    bank = update_bank(_prior_bank(state, slot), info_vec, info_mat, beliefs_of(state.setting.model))
+    beliefs = state.beliefs
+    bank = update_bank(_prior_bank(state, slot), info_vec, info_mat, beliefs)
     pull = consensus_gain(prior_var, hearing.gain) * (prior_sum - speakers * prior)
     bank.mean += np.where(np.isfinite(prior_var), pull, 0.0)
     state.bank = bank
-    state.posterior, state.posterior_var = combined(bank)
+    state.posterior, state.posterior_var = combined(bank, beliefs)
 
 
 def _predict_by_course(state: FilterState, slot: int | None) -> tuple[Floats, Floats]:

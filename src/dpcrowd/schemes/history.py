@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.learning import beliefs_of, step_ahead
+from dpcrowd.filters.learning import step_ahead
 from dpcrowd.filters.smoothing import smooth, smooth_matrix, smooth_steps
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.relay import Relay
@@ -70,7 +70,7 @@ def recent_posteriors(
     doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)
     steps = None
     if state.bank is not None and len(slots):
-        model, beliefs = state.setting.model, beliefs_of(state.setting.model)
+        model, beliefs = state.setting.model, state.beliefs
         pairs = zip(place.tolist(), slots.tolist(), strict=True)
         steps = np.stack([step_ahead(state.bank.at(at), model, beliefs, slot + 1) for at, slot in pairs])
     return Posteriors(slots, state.mean[place], state.mean_var[place], state.known[place], doubt, steps)

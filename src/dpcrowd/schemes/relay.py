@@ -361,7 +361,7 @@ class Relay(Scheme):
         """
         slot, mailbox = int(finalised.slot), fresh.mailbox
         assert mailbox is not None and state.mailbox is not None
-        finalised.check(self.samples_in(state.setting), state.setting.need_guarantee().length, self.lag)
+        finalised.check(self.samples_in(state.setting), state.setting.need_guarantee().length, self.lag, fresh.beliefs)
         fresh.ledger = state.ledger
         fresh.shift, fresh.waiting = self._moved(state, slot + 1)
         for name in ("late", "unknown", "refused"):
@@ -384,7 +384,7 @@ class Relay(Scheme):
 
     def check_finalised(self, fresh: RelayState, finalised: FinalisedState) -> None:
         """Refuse a neighbour's finalised state that no server could have; `fresh` is a state before the first slot."""
-        finalised.check(self.samples_in(fresh.setting), fresh.setting.need_guarantee().length, self.lag)
+        finalised.check(self.samples_in(fresh.setting), fresh.setting.need_guarantee().length, self.lag, fresh.beliefs)
         begin_from(finalised, fresh)
         _check_level(fresh, int(finalised.slot))
 

@@ -17,7 +17,7 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import predict, predict_matrix, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
-from dpcrowd.filters.learning import beliefs_of, combined, predict_bank, update_bank
+from dpcrowd.filters.learning import combined, predict_bank, update_bank
 from dpcrowd.filters.origins import start_penalty
 from dpcrowd.filters.records import Posterior, RecordSums, RecordTable, Reference, Split, record_sums
 from dpcrowd.kernels.engine import Engine
@@ -126,7 +126,8 @@ def prior_of(state: RelayState, slot: int) -> tuple[Floats, Floats]:
     from_base = slot in (0, int(state.last) - state.lag + 1)
     if state.bank is not None and state.base_bank is not None:
         bank = state.base_bank if from_base else state.bank.at(before)
-        return combined(predict_bank(bank, model, beliefs_of(model), slot))
+        beliefs = state.beliefs
+        return combined(predict_bank(bank, model, beliefs, slot), beliefs)
     mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
     if from_base:
         mean, var, known = state.base, state.base_var, state.base_known
@@ -184,12 +185,12 @@ def _filter_bank(
     """Posteriors of a slot by filters that learn; `before`: known and recent of the slot before."""
     assert state.bank is not None and state.base_bank is not None
     model, place = state.setting.model, slot % state.lag
-    beliefs = beliefs_of(model)
+    beliefs = state.beliefs
     bank = state.bank.at((slot - 1) % state.lag)
     if slot in (0, state.last - state.lag + 1):
         bank = state.base_bank
     priors = predict_bank(bank, model, beliefs, slot)
-    prior, prior_var = combined(priors)
+    prior, prior_var = combined(priors, beliefs)
     known, recent = before
     reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
     doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
@@ -200,7 +201,7 @@ def _filter_bank(
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
     priors.var *= doubt
     state.bank.put(place, update_bank(priors, state.y[place], state.info[place], beliefs))
-    state.mean[place], state.mean_var[place] = combined(state.bank.at(place))
+    state.mean[place], state.mean_var[place] = combined(state.bank.at(place), beliefs)
     state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
 
 

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
-from dpcrowd.filters.learning import Bank, combined
+from dpcrowd.filters.learning import Bank, Beliefs, combined
 from dpcrowd.filters.origins import SUSPECT
 from dpcrowd.schemes.base import half_width
 from dpcrowd.schemes.records import NOTHING_PAID
@@ -154,8 +154,11 @@ class FinalisedState:
             suspicious=np.zeros_like(self.suspicious),
         )
 
-    def check(self, samples: int, length: int, lag: int) -> None:
-        """Refuse numbers that no server could have; n `samples` are allowed per `length` slots, and L is `lag`."""
+    def check(self, samples: int, length: int, lag: int, beliefs: Beliefs) -> None:
+        """Refuse numbers that no server could have.
+
+        n `samples` are allowed per `length` slots, L is `lag`, and `beliefs` are those of filters that learn.
+        """
         slot, since = int(self.slot), int(self.since)
         if not lag - 1 <= slot <= _LARGEST or not 0 <= since <= slot + 1:
             raise BadInput(
@@ -174,7 +177,7 @@ class FinalisedState:
             _check_means("level", self.level)
             if self.level_var.ndim == 2:
                 _check_variances("level_var", self.level_var)
-        self._check_memory()
+        self._check_memory(beliefs)
         self._check_scores()
 
     def check_certainty(self, least: Floats) -> None:
@@ -214,14 +217,14 @@ class FinalisedState:
         if (self.suspicious != (self.penalty > 1.0).any(axis=1)).any():
             raise BadInput("a finalised state that suspects without a penalty, or the other way round.")
 
-    def _check_memory(self) -> None:
+    def _check_memory(self, beliefs: Beliefs) -> None:
         """Refuse beliefs and common errors that no filter could have."""
         if self.bank is not None:
             _check_means("bank", self.bank[0])
             _check_variances("bank", self.bank[1])
             if not (self.bank[2] <= 0.0).all() or not np.isfinite(self.bank[2]).all():
                 raise BadInput("a finalised state whose beliefs have weights above 1, or none.")
-            self._check_beliefs(self.bank)
+            self._check_beliefs(self.bank, beliefs)
         if self.cross is not None:
             _check_means("cross", self.cross)
         if self.learned is not None and self.learner is not None and self.learner_cov is not None:
@@ -233,10 +236,15 @@ class FinalisedState:
             for covariance in full_matrices(self.learner_cov):
                 _check_covariance(covariance)
 
-    def _check_beliefs(self, bank: Floats) -> None:
+    def _check_beliefs(self, bank: Floats, beliefs: Beliefs) -> None:
         """Refuse an estimate that is not the mean of the beliefs: the filter goes on with these."""
+        if bank.shape[1] != len(beliefs.factor):
+            raise BadInput(
+                f"a finalised state with {bank.shape[1]} beliefs; this version has {len(beliefs.factor)}: "
+                "all servers of a network that learns need the same version."
+            )
         with np.errstate(invalid="ignore"):
-            mean, variance = combined(Bank(*(part[:, None] for part in bank)))
+            mean, variance = combined(Bank(*(part[:, None] for part in bank)), beliefs)
         known = np.isfinite(self.variance)
         scale = np.sqrt(np.where(known, self.variance, 1.0)) + np.abs(self.base)
         apart = np.abs(mean[0] - self.base) > _ROUNDING * np.maximum(scale, 1.0)

@@ -13,7 +13,7 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.ahead import moved_in_time
-from dpcrowd.filters.learning import Bank, beliefs_of, reset_bank, start_bank
+from dpcrowd.filters.learning import Bank, Beliefs, beliefs_of, reset_bank, start_bank
 from dpcrowd.filters.origins import OriginScores
 from dpcrowd.filters.records import POOL, RecordTable
 from dpcrowd.filters.share_learning import ShareLearner
@@ -135,6 +135,11 @@ class RelayState:
     base_cross: Floats | None = None
     own_groups: Ints | None = None
     learned: LearnedShares | None = None
+
+    @property
+    def beliefs(self) -> Beliefs:
+        """What the filters of the banks believe; regions that may be read in groups do not learn from one another."""
+        return beliefs_of(self.setting.model, joint=self.own_groups is None)
 
     @property
     def lag(self) -> int:
@@ -309,7 +314,7 @@ def reset_banks(state: RelayState) -> None:
     """Let the filters that learn agree on the posteriors, and begin to learn anew."""
     if state.bank is None:
         return
-    beliefs = beliefs_of(state.setting.model)
+    beliefs = state.beliefs
     for place in range(state.lag):
         state.bank.put(place, reset_bank(state.mean[place], state.mean_var[place], beliefs))
     state.base_bank = reset_bank(state.base, state.base_var, beliefs)

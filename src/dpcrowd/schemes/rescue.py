@@ -70,6 +70,7 @@ class RescueScheme(FilterScheme):
         return RescueState(
             **filter_start(setting),
             divided=DividedSums.none(*shape) if divides and setting.model.course is None else None,
+            joint=self.grouping == "none",
             controllers=pid.start(*shape, setting.tuning.integral_window),
             last_release=np.full(shape, np.nan),
             history=np.zeros((setting.servers, setting.tuning.history, setting.regions)),

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import check_gain, default_gain
+from dpcrowd.filters.learning import complete_banks
 from dpcrowd.network.hearing import Hearing, inbox_hearing
 from dpcrowd.privacy import Noise, check_noise
 from dpcrowd.privacy.account import Account
@@ -560,6 +561,8 @@ class Server:
                 "model, tuning or options); restore it where it was made."
             )
         state = self._run.start()
+        if self.setting.learn:
+            complete_banks(arrays, pack(state, "state"))
         load_into(state, arrays, "state")
         if isinstance(state, RelayState):
             state.restore_groups(arrays.get("state.groups"))

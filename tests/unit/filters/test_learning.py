@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from dpcrowd.filters import Course, ProcessModel, predict, update
-from dpcrowd.filters.learning import beliefs_of, combined, predict_bank, reset_bank, start_bank, update_bank
+from dpcrowd.filters.learning import (
+    beliefs_of,
+    combined,
+    complete_banks,
+    predict_bank,
+    reset_bank,
+    start_bank,
+    update_bank,
+)
 
 LEVEL, A, Q = 200.0, 0.6, 64.0
 RUNS = 400
@@ -27,13 +35,13 @@ def crowds(slots: int, q: float, level: float, seed: int) -> Any:
 
 def learned(truth: Any, noise: float, seed: int, model: ProcessModel = MODEL) -> tuple[Any, Any]:
     """Means and variances of filters that learn, with Laplace noise in every slot."""
-    beliefs, bank = beliefs_of(model), start_bank(model, RUNS, -1)
+    beliefs, bank = beliefs_of(model), start_bank(model, truth.shape[1], -1)
     rng, estimates = np.random.default_rng(seed), []
     for slot, values in enumerate(truth):
         info = np.full(values.shape, 1.0 / noise)
         sample = values + rng.laplace(0.0, np.sqrt(noise / 2), values.shape)
         bank = update_bank(predict_bank(bank, model, beliefs, slot), info * sample, info, beliefs)
-        estimates.append(combined(bank))
+        estimates.append(combined(bank, beliefs))
     means, variances = zip(*estimates, strict=True)
     return np.array(means), np.array(variances)
 
@@ -89,7 +97,7 @@ def test_narrower_only_by_evidence() -> None:
     alone = MODEL.start(0)[1]
     for slot in range(50):
         bank = update_bank(predict_bank(bank, MODEL, beliefs, slot), np.zeros((1, 1)), np.zeros((1, 1)), beliefs)
-        assert (combined(bank)[1] >= alone).all()
+        assert (combined(bank, beliefs)[1] >= alone).all()
     assert np.exp(bank.weight).sum(axis=0) == pytest.approx(1.0)
     assert bank.weight == pytest.approx(np.broadcast_to(beliefs.weight, bank.weight.shape))
     calm = crowds(160, Q / 10, LEVEL, 6)
@@ -107,6 +115,77 @@ def test_a_level_that_has_moved_is_followed() -> None:
     assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[late].mean() > 0.88
 
 
+@pytest.mark.parametrize("noise", [400.0, 20000.0])
+def test_a_level_that_has_tripled_is_inside_the_intervals_soon(noise: float) -> None:
+    """A belief in another level that moves as slowly as the model says would need hundreds of slots to get there."""
+    truth = np.concatenate([crowds(40, Q, LEVEL, 12), crowds(80, Q, 3 * LEVEL, 13)])
+    mean, var = learned(truth, noise, 14)
+    covered = np.abs(mean - truth) < 1.96 * np.sqrt(var)
+    assert covered[60:].mean() > 0.9
+    assert np.abs(mean - truth)[60:].mean() < 0.25 * 2 * LEVEL
+
+
+def test_regions_learn_from_one_another() -> None:
+    """Weak records of one region show little; if all regions are livelier than the model says, all of them know it."""
+    many = 40
+    model = ProcessModel.around(Course(np.full((1, many), LEVEL), np.full((1, many), Q)), np.full(many, A))
+    truth = crowds(120, 16 * Q, LEVEL, 15)
+    together = truth.reshape(120, RUNS // many, many)
+    noise, late = 4000.0, slice(60, None)
+    alone, joint = learned(truth, noise, 16), learned(together, noise, 16, model)
+    covered = [np.abs(m - t)[late] < 1.96 * np.sqrt(v[late]) for (m, v), t in ((alone, truth), (joint, together))]
+    errors = [np.abs(m - t)[late].mean() for (m, _), t in ((alone, truth), (joint, together))]
+    assert covered[1].mean() > covered[0].mean() + 0.05
+    assert errors[1] < 0.97 * errors[0]
+
+
+def test_weak_records_leave_the_estimate_where_the_model_has_it() -> None:
+    """Beliefs that nothing speaks for would move it by noise: the estimate would be worse than the model alone."""
+    truth = crowds(160, Q, LEVEL, 17)
+    for noise in (2000.0, 30000.0):
+        assert np.abs(learned(truth, noise, 18)[0] - truth).mean() < 1.002 * np.abs(LEVEL - truth).mean()
+
+
+def test_the_intervals_have_the_same_evidence_as_the_estimate_and_more_doubt() -> None:
+    """One start for both would either follow the noise of weak records or be too sure of the model."""
+    beliefs = beliefs_of(MODEL)
+    start = np.exp(beliefs.weight[:, 0, 0])
+    assert start.sum() == pytest.approx(1.0)
+    assert beliefs.trust.sum() == pytest.approx(1.0)
+    gain = beliefs.factor[:, 0, 0] / (1.0 - beliefs.transition[:, 0, 0] ** 2)
+    assert (beliefs.trust[:, 0, 0] * gain).sum() < 0.8 * (start * gain).sum()
+    bank = start_bank(MODEL, 1, -1)
+    bank.mean[:, 0, 0] = 100.0 + np.arange(len(start))
+    bank.weight[:, 0, 0] = np.log(start)
+    mean, var = combined(bank, beliefs)
+    assert mean == pytest.approx((beliefs.trust * bank.mean).sum(axis=0), rel=1e-6)
+    assert var == pytest.approx((start[:, None, None] * (bank.var + (bank.mean - mean) ** 2)).sum(axis=0), rel=1e-6)
+
+
+def test_a_region_without_variance_or_people_has_beliefs_too() -> None:
+    """A factor that divides by the variance of a region would be infinite where a model expects nothing."""
+    course = Course(np.array([[0.0, 50.0]]), np.array([[0.0, 0.0]]))
+    beliefs = beliefs_of(ProcessModel.around(course, np.array([0.0, 0.5])))
+    assert np.isfinite(beliefs.factor).all()
+    assert (beliefs.factor > 0.0).all()
+
+
+def test_a_bank_with_fewer_beliefs_is_completed() -> None:
+    """A state that an earlier version saved would otherwise be refused after an update, and its estimate lost."""
+    beliefs = beliefs_of(MODEL)
+    bank = start_bank(MODEL, 2, -1)
+    fresh = {f"state.bank.{name}": part for name, part in vars(bank).items()}
+    saved = {name: array[:-1].copy() for name, array in fresh.items()} | {"state.other": np.zeros(3)}
+    saved["state.bank.mean"][-1] = 7.0
+    complete_banks(saved, fresh | {"state.other": np.zeros(3)})
+    assert {name: array.shape for name, array in saved.items()} == {
+        **{name: array.shape for name, array in fresh.items()},
+        "state.other": (3,),
+    }
+    assert (saved["state.bank.mean"][-1] == 7.0).all()
+    assert saved["state.bank.weight"][-1] == pytest.approx(np.broadcast_to(beliefs.weight[-1], (2, 1)))
+
+
 def test_without_a_course_the_variance_need_not_be_known() -> None:
     """A network that begins with a guess at Q, wrong by a factor of 16, must not stay with it."""
     model = ProcessModel.of(1.0, [Q / 16])
@@ -121,6 +200,7 @@ def test_without_a_course_the_variance_need_not_be_known() -> None:
 def test_a_bank_that_agrees() -> None:
     """After a long absence all filters continue from one estimate, and none is trusted more than at the start."""
     mean, var = np.array([[120.0]]), np.array([[9.0]])
-    bank = reset_bank(mean, var, beliefs_of(MODEL))
-    for one, other in zip(combined(bank), (mean, var), strict=True):
+    beliefs = beliefs_of(MODEL)
+    bank = reset_bank(mean, var, beliefs)
+    for one, other in zip(combined(bank, beliefs), (mean, var), strict=True):
         assert one == pytest.approx(other)
