@@ -614,6 +614,22 @@ MUTANTS = (
         ("oracle/filters/test_share_learning.py",),
     ),
     Mutant(
+        "regions-learn-alone",
+        "filters/learning.py",
+        "for _ in range(_STEPS if beliefs.joint else 0):",
+        "for _ in range(0):",
+        "A crowd that is livelier everywhere is noticed as late as if it had one region.",
+        ("unit/filters/test_learning.py",),
+    ),
+    Mutant(
+        "estimate-doubts-like-the-interval",
+        "filters/learning.py",
+        "mean = (_common_weights(bank, beliefs, beliefs.trust) * bank.mean).sum(axis=0)",
+        "mean = (_common_weights(bank, beliefs, np.exp(beliefs.weight)) * bank.mean).sum(axis=0)",
+        "Where records are weak, the estimate is worse than the model alone.",
+        ("unit/filters/test_learning.py",),
+    ),
+    Mutant(
         "account-of-an-origin-ignored",
         "schemes/records.py",
         "if slot * self.samples < until - (self.samples - 1):",
