@@ -112,6 +112,18 @@ def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool,
         click.echo(json.dumps({"tuned": _plain(tuned)}))
         return
     _print_table(tuned, settings["out"], allowed=settings["allow_exhausted"])
+    if settings["transition"] is None and _is_worse(tuned):
+        click.echo(
+            "note: the parameters before have the better score on these runs, but their budget is exhausted before the "
+            "end (--allow-exhausted takes such parameters)."
+        )
+
+
+def _is_worse(tuned: Any) -> bool:
+    """Whether the objective of evolution is larger than before: for a budget that lasts, and for nothing else."""
+    scores = {"crps": (tuned.crps_before, tuned.crps_after), "are": (tuned.are_before, tuned.are_after)}
+    before, after = scores.get(tuned.objective, (0.0, 0.0))
+    return bool(after > before)
 
 
 def _plain(tuned: Any) -> dict[str, Any]:
