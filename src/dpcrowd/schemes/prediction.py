@@ -160,8 +160,7 @@ def predicted_deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     if facts.users_stay:
         slots = min(facts.guarantee.length, MOST_SLOTS)
         noise = [facts.alpha * record_noise(facts, number) for number in samples]
-        pairs = zip(samples, noise, strict=True)
-        return np.array([persistent_deviation(facts, number, variance, slots) for number, variance in pairs])
+        return persistent_deviation(facts, samples, noise, slots)
     cells = min(facts.guarantee.length, MOST_SLOTS) * len(facts.delays) * len(facts.regions)
     together = max(1, _CELLS // cells)
     parts = [_deviation(facts, samples[first : first + together]) for first in range(0, len(samples), together)]
