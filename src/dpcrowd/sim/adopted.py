@@ -63,25 +63,20 @@ def adopt_model(
     instead  what may be given in place of a model, by name; if one of them is not None, the model of the file is not
              used
     """
-    known = file is not None and file.model is not None
+    other = file if file is not None and file.model is not None else None
     if model is None:
-        if file is None or not known:
+        if other is None:
             return None, []
-        given = [name for name, value in instead.items() if value is not None]
-        if given:
-            return None, [f"The {file.model_name} is not used, because of the given {' and '.join(given)}."]
-        return file.read_model(), [f"The process model is that of '{file.path}'; model={NO_MODEL} leaves it out."]
-    if isinstance(model, Model):
-        return model, [_REPLACED.format(file=model.file, other=file.model_name)] if file is not None and known else []
-    if os.fspath(model) == NO_MODEL:
-        return None, [f"The {file.model_name} is not used: model={NO_MODEL}."] if file is not None and known else []
-    fitted = read_model(model)
-    if file is None or not known or _same_file(file.model_path, Path(model)):
+        names = [name for name, value in instead.items() if value is not None]
+        if names:
+            return None, [f"The {other.model_name} is not used, because of the given {' and '.join(names)}."]
+        return other.read_model(), [f"The process model is that of '{other.path}'; model={NO_MODEL} leaves it out."]
+    if not isinstance(model, Model) and os.fspath(model) == NO_MODEL:
+        return None, [] if other is None else [f"The {other.model_name} is not used: model={NO_MODEL}."]
+    fitted, name = (model, model.file) if isinstance(model, Model) else (read_model(model), os.fspath(model))
+    if other is None or (not isinstance(model, Model) and _same_file(other.model_path, Path(model))):
         return fitted, []
-    return fitted, [_REPLACED.format(file=os.fspath(model), other=file.model_name)]
-
-
-_REPLACED = "The process model is '{file}', which was given, instead of the {other}."
+    return fitted, [f"The process model is '{name}', which was given, instead of the {other.model_name}."]
 
 
 def _same_file(first: Path | None, second: Path) -> bool:

@@ -84,9 +84,9 @@ def test_what_is_given_wins_and_a_note_says_so(town: Path, tmp_path: Path) -> No
     assert without.fitted is None
     assert not without.learn
     assert any("is not used: model=none" in note for note in without.data.notes)
-    given = simulation(town, graph, process_var=9.0)
-    assert given.fitted is None
-    assert any("because of the given process_var" in note for note in given.data.notes)
+    walk = simulation(town, graph, process_var=9.0)
+    assert walk.fitted is None
+    assert any("because of the given process_var" in note for note in walk.data.notes)
     other = tmp_path / "other.toml"
     shutil.copy(town / "model.toml", other)
     assert any("which was given, instead of" in note for note in simulation(town, graph, model=other).data.notes)
@@ -164,9 +164,9 @@ def test_a_plan_takes_the_model_with_the_regions_of_the_file(town: Path) -> None
 def test_levels_replace_the_model_of_the_file(town: Path) -> None:
     """Half of a model and half of what was given would be a plan for nobody's crowd."""
     graph = town / "network.toml"
-    given = plan([30, 400], process_var=9, graph=graph, **QUICK)
-    assert given.model is None
-    assert any("because of the given level and process_var" in remark for remark in given.remarks)
+    walk = plan([30, 400], process_var=9, graph=graph, **QUICK)
+    assert walk.model is None
+    assert any("because of the given level and process_var" in remark for remark in walk.remarks)
     with pytest.raises(BadInput, match=r"has a process model instead of one; leave the levels out \(--level\)"):
         plan([30, 400], graph=graph, **QUICK)
     with pytest.raises(BadInput, match="the expected level of each region is missing"):

@@ -142,11 +142,11 @@ def test_durations_are_written_as_in_the_configuration(seconds: float, text: str
 
 def test_the_best_number_of_samples_is_the_remedy_where_it_is_enough() -> None:
     """With a bad number of samples, a plan advised to raise ε to less than it was."""
-    given = request(epsilon=0.05)
-    many = predict(given, "all", 24)
+    poor = request(epsilon=0.05)
+    many = predict(poor, "all", 24)
     assert many.hidden
-    text = advice_on_hidden(given, many)
+    text = advice_on_hidden(poor, many)
     assert text is not None
-    best = predict(given, "all").samples
+    best = predict(poor, "all").samples
     number = "1 sample" if best == 1 else f"{best} samples"
     assert text.endswith(f"Take {number} instead of 24 (--samples): this shows it")
