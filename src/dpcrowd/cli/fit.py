@@ -12,6 +12,9 @@ from dpcrowd.cli import options
 
 __all__ = ["fit"]
 
+_VISIBLE = 5e-4
+"""Smaller parts of a deviation are 0 to anybody who reads a table."""
+
 
 @click.command()
 @click.argument("file", metavar="FILE|NAME")
@@ -91,7 +94,7 @@ def _print(model: Any, out: Path | None) -> None:
         ("regions", str(len(model.regions))),
         ("season", str(model.season)),
         ("level", _range([region.level for region in model.regions])),
-        ("a (deviation left after a slot)", _range([region.transition for region in model.regions])),
+        ("a (deviation left after a slot)", _persistence([region.transition for region in model.regions])),
         (f"variance ({model.variance})", _range([region.variance for region in model.regions])),
         ("expected error, one slot ahead", _score(scores.error)),
         ("expected error, model alone", _score(scores.past)),
@@ -133,6 +136,14 @@ def _warnings(model: Any) -> list[str]:
 
 def _range(values: list[float]) -> str:
     return f"{values[0]:.4g}" if len(values) == 1 else f"{min(values):.4g} to {max(values):.4g}"
+
+
+def _persistence(values: list[float]) -> str:
+    """Return the parts of deviations that are left after a slot; what would be printed as nothing is said in words."""
+    visible = [value if value >= _VISIBLE else 0.0 for value in values]
+    if not any(visible):
+        return "0: deviations do not persist"
+    return _range(visible)
 
 
 def _score(value: float) -> str:

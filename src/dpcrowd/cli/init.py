@@ -77,7 +77,7 @@ def init(
 
     Tokens are created and shown once; the files contain their hashes. DIR must be new or empty.
     """
-    from dpcrowd.cli.init_network import planned_network, sample_of_scheme
+    from dpcrowd.cli.init_network import MODEL_FILE, planned_network, sample_of_scheme
 
     if plan_file is None:
         network = sample_of_scheme(servers, scheme, options.live_slot(slot))
@@ -115,13 +115,15 @@ def init(
         raise BadInput(f"cannot write '{folder}': {error.strerror or error}.") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    _report(folder, names, tokens, http_port, dev=dev, as_json=as_json)
+    model = None if network.model is None else folder / MODEL_FILE
+    _report(folder, names, tokens, http_port, model, dev=dev, as_json=as_json)
 
 
 def _write(
     folder: Path, network: NewNetwork, port: int, http_port: int, *, advanced: bool, dev: bool
 ) -> dict[str, dict[str, str]]:
     """Write both kinds of files, and with `dev` the keys; return the tokens by server and right."""
+    from dpcrowd.cli.init_network import MODEL_FILE
     from dpcrowd.node.config import load_pair, token_hash
     from dpcrowd.node.config.samples import sample_node
 
@@ -135,6 +137,8 @@ def _write(
         endpoints=endpoints,
     )
     (folder / "network.toml").write_text(text, encoding="utf-8")
+    if network.model is not None:
+        (folder / MODEL_FILE).write_text(network.model, encoding="utf-8", newline="\n")
     tokens: dict[str, dict[str, str]] = {}
     for number, name in enumerate(names):
         rights = ("checkin", "admin") if dev else ("checkin", "read", "admin")
@@ -176,6 +180,7 @@ def _report(
     names: tuple[str, ...],
     tokens: dict[str, dict[str, str]],
     http_port: int,
+    model: Path | None,
     *,
     dev: bool,
     as_json: bool,
@@ -186,7 +191,8 @@ def _report(
             {"server": name, "node": str(folder / name / "node.toml"), "api": addresses[name], "tokens": tokens[name]}
             for name in names
         ]
-        click.echo(json.dumps({"network": str(folder / "network.toml"), "servers": servers}, indent=2))
+        files = {"network": str(folder / "network.toml"), **({} if model is None else {"model": str(model)})}
+        click.echo(json.dumps({**files, "servers": servers}, indent=2))
         return
     click.echo(
         f"{folder / 'network.toml'}: {len(names)} servers. The tokens are shown only once; the files contain their "
@@ -196,6 +202,8 @@ def _report(
     for name in names:
         for right, token in tokens[name].items():
             click.echo(f"{name:<16}{right:<10}{token}")
+    if model is not None:
+        click.echo(f"{model} is the process model: every server needs it beside its network.toml.")
     if dev:
         click.echo("Start each server in a terminal of its own:")
         for name in names:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.node.config.kinds import Duration
-from dpcrowd.node.config.plan_file import read_plan
+from dpcrowd.node.config.plan_file import NetworkPlan, read_plan
 from dpcrowd.node.config.samples import (
     EPSILON,
     POPULATION,
@@ -22,7 +22,7 @@ from dpcrowd.node.config.samples import (
 from dpcrowd.privacy.units import format_epsilon
 from dpcrowd.sim.planner.live import settings_of_ring
 
-__all__ = ["NewNetwork", "planned_network", "sample_of_scheme"]
+__all__ = ["MODEL_FILE", "NewNetwork", "planned_network", "sample_of_scheme"]
 
 _SECOND = 1_000_000_000
 _SCHEMES: dict[str, dict[str, Any]] = {
@@ -40,12 +40,18 @@ _OBSERVED_AS_IN_PAPER = (
 
 @dataclass(frozen=True)
 class NewNetwork:
-    """A network to be written: its servers, its slot in nanoseconds, arguments of `sample_network`, and warnings."""
+    """A network to be written.
+
+    slot      in nanoseconds
+    settings  arguments of `sample_network`
+    model     the text of the process model that the settings name, if any
+    """
 
     names: tuple[str, ...]
     slot: int
     settings: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    model: str | None = None
 
     def text(self, **more: Any) -> str:
         """Return the text of its network.toml; a slot of any length has room for grace and deadline."""
@@ -59,7 +65,9 @@ class NewNetwork:
         )
 
 
-_OF_SCHEME = ("samples", "reach", "lag", "groups", "turnover", "share_width", "process_var", "observation")
+_OF_SCHEME = ("samples", "reach", "lag", "groups", "turnover", "share_width", "process_var", "learn", "observation")
+MODEL_FILE = "model.toml"
+"""The name of a process model beside the network.toml that names it."""
 
 
 def sample_of_scheme(servers: int, scheme: str, slot: int) -> NewNetwork:
@@ -82,7 +90,10 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
     explicit  options of the command that were given: they have to agree with the plan
     slot      the length that was given, in nanoseconds; needed if the plan has none
     """
-    plan = read_plan(path)
+    try:
+        plan = read_plan(path)
+    except BadInput as error:
+        raise BadInput(f"--plan {error}") from None
     network = plan.network
     planned = {
         "servers": (len(plan.names), f"has {len(plan.names)} servers"),
@@ -103,6 +114,7 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
                 f"'{path}' does not give the length of a slot; give it here (--slot 15m), or plan with --slot."
             )
         length = slot
+    _check_model_slot(plan, length, path)
     guarantee, method = network.guarantee_section, network.method
     settings = {
         "population": network.population,
@@ -113,9 +125,21 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
         **{name: getattr(guarantee, name) for name in ("users", "servers_per_slot", "regions_per_slot", "correlation")},
         "scheme": method.name,
         **{name: getattr(method, name) for name in _OF_SCHEME},
+        "model": None if method.model is None else MODEL_FILE,
         "shares": {server.name: server.share for server in network.servers},
         "shares_by_region": {server.name: dict(server.shares) for server in network.servers if server.shares},
         "links": [link.between for link in network.links],
     }
     warnings = (_OBSERVED_AS_IN_PAPER.format(path=path),) if method.observation == "paper" else ()
-    return NewNetwork(plan.names, length, settings, warnings)
+    return NewNetwork(plan.names, length, settings, warnings, method.model)
+
+
+def _check_model_slot(plan: NetworkPlan, length: int, path: Path) -> None:
+    """Refuse slots of another length, in nanoseconds, than those that the plan's process model is for."""
+    fitted = plan.network.fitted
+    if fitted is None or fitted.slot is None or fitted.slot * 1000 == length:
+        return
+    raise BadInput(
+        f"--slot is {Duration(length)}, but the model '{plan.model_file}' of '{path}' was fitted on slots of "
+        f"{Duration(fitted.slot * 1000)}; give that length, or plan with a model of slots of {Duration(length)}."
+    )

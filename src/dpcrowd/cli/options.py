@@ -124,7 +124,8 @@ model = click.option(
     "--model",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Process model written by `dpcrowd fit`: what all filters know beforehand. It is public.",
+    help="Process model written by `dpcrowd fit`: what all filters know beforehand. It is public. none: no model.  "
+    "[default: that of a network.toml given as --graph]",
 )
 static = click.option(
     "--static/--dynamic",

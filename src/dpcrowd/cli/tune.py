@@ -63,7 +63,16 @@ __all__ = ["tune"]
 @options.observation
 @options.shares
 @options.form
-@click.option("--burn-in", default=20, show_default=True, type=int, help="First slot that is included in the error.")
+@click.option(
+    "--burn-in",
+    type=int,
+    help="First slot that is included in the error.  [default: a tenth of the slots that are tuned on, at most 20]",
+)
+@click.option(
+    "--allow-exhausted",
+    is_flag=True,
+    help="Allow parameters whose budget is exhausted before the end.  [default: only if all that were tried are so]",
+)
 @options.slots
 @options.regions
 @options.slot_length
@@ -102,7 +111,19 @@ def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool,
     if as_json:
         click.echo(json.dumps({"tuned": _plain(tuned)}))
         return
-    _print_table(tuned, settings["out"])
+    _print_table(tuned, settings["out"], allowed=settings["allow_exhausted"])
+    if settings["transition"] is None and _is_worse(tuned):
+        click.echo(
+            "note: the parameters before have the better score on these runs, but their budget is exhausted before the "
+            "end (--allow-exhausted takes such parameters)."
+        )
+
+
+def _is_worse(tuned: Any) -> bool:
+    """Whether the objective of evolution is larger than before: for a budget that lasts, and for nothing else."""
+    scores = {"crps": (tuned.crps_before, tuned.crps_after), "are": (tuned.are_before, tuned.are_after)}
+    before, after = scores.get(tuned.objective, (0.0, 0.0))
+    return bool(after > before)
 
 
 def _plain(tuned: Any) -> dict[str, Any]:
@@ -117,7 +138,20 @@ def _plain(tuned: Any) -> dict[str, Any]:
     return {**origin, **model, **tuned.tuning}
 
 
-def _print_table(tuned: Any, out: Path | None) -> None:
+def _exhaustion(tuned: Any, *, allowed: bool) -> str:
+    """Return the warning that servers run out of budget with these parameters, and what to do."""
+    text = (
+        f"warning: budget exhausted at slot {tuned.exhausted_at}, of slots {tuned.first} to {tuned.last - 1} (median "
+        f"of {tuned.exhausted_servers:.0%} of the servers); from there on they take no samples"
+    )
+    if tuned.method == "likelihood":
+        return f"{text}. Likelihood does not change the sampling; --method evolution does."
+    if allowed:
+        return f"{text} (--allow-exhausted)."
+    return f"{text}. So it is with all parameters that were tried; try more (--evaluations)."
+
+
+def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
     from dpcrowd.cli.console import console, print_columns
     from dpcrowd.experiments.tune.search import MIN_COVERAGE
 
@@ -133,10 +167,16 @@ def _print_table(tuned: Any, out: Path | None) -> None:
     rows.append(("ARE before → after", f"{tuned.are_before:.4g} → {tuned.are_after:.4g}"))
     rows.append(("CRPS before → after", f"{tuned.crps_before:.4g} → {tuned.crps_after:.4g}"))
     rows.append(("coverage of 95% intervals", f"{tuned.coverage_before:.0%} → {tuned.coverage_after:.0%}"))
+    if tuned.exhausted_at is not None:
+        rows.append(
+            ("budget exhausted", f"at slot {tuned.exhausted_at} ({tuned.exhausted_servers:.0%} of the servers)")
+        )
     screen = console()
     print_columns(screen, {"parameter": [name for name, _ in rows], "value": [value for _, value in rows]})
     where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
-    texts = [f"tuned on: {tuned.on}.", f"{where}."]
+    texts = [f"tuned on: {tuned.on}.", f"errors count from slot {tuned.burn_in} of these on (--burn-in).", f"{where}."]
+    if tuned.exhausted_at is not None:
+        texts.append(_exhaustion(tuned, allowed=allowed))
     if tuned.coverage_after < MIN_COVERAGE:
         texts.append(
             f"warning: only {tuned.coverage_after:.0%} of the 95% intervals contain the truth; tuning does not repair "

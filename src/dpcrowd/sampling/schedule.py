@@ -37,9 +37,10 @@ def due(slot: int, interval: int, phases: Ints) -> NDArray[np.bool_]:
     return np.asarray((slot - phases) % interval == 0)
 
 
-def samples_due(slot: int | Ints, samples: int, length: int, offsets: Ints) -> NDArray[np.bool_]:
+def samples_due(slot: int | Ints, samples: int | Ints, length: int, offsets: Ints) -> NDArray[np.bool_]:
     """Whether the count floor((n t - offset) / w) steps in a slot: exactly n times in any w slots.
 
+    samples  n, one number, or an array of several that `offsets` goes with
     offsets  from 0 to w - 1, by server
     """
     count = slot * samples - offsets

@@ -7,8 +7,10 @@ Schedule, shares, delays and Q say which records a server has when:
     Y(s)    = 1 / (A^2 / Y(s - 1) + Q) + I_D(s)                  once all have arrived, D slots later
     P(t)    from Y(t - D), by the same step, with I_a(t - a) for a = D - 1, ..., 0
 
-The schedule repeats after w slots, so one pass that starts without information leads to the steady state, and the
-average is taken over a second pass. More samples are fresher but noisier, so some number n has the least error. Around
+The schedule repeats after w slots. Passes that start without information lead to the steady state, and the average is
+taken over the pass after which Y has hardly changed any more: the second one where a window says much about a crowd,
+the twentieth where its counts hardly change and records are noisy. A finite stream ends before it is steady, and its
+second pass stands for it. More samples are fresher but noisier, so some number n has the least error. Around
 it the error hardly changes, so `best_samples` returns the fewest samples within 2% of it: fewer records have to be
 sent, and real series, which change less than Q most of the time, need fewer. `best_reach` chooses in the same way how
 far records travel: the fewest hops within 2% of the error of records that reach every server, each with its best n.
@@ -63,6 +65,12 @@ __all__ = [
 
 MOST_SLOTS = 2048
 """Slots of one pass. Longer windows and horizons are predicted from a part, with a few samples of each server in it."""
+
+MOST_SLOTS_TO_STEADY = 8192
+"""Slots after which the prediction is taken for steady, if its passes are not longer."""
+
+STEADY = 1e-3
+"""Change of the information from one pass to the next in what is called a steady state."""
 
 FEWEST_INTERVALS = 8
 TOLERANCE = 0.02
@@ -160,8 +168,7 @@ def predicted_deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     if facts.users_stay:
         slots = min(facts.guarantee.length, MOST_SLOTS)
         noise = [facts.alpha * record_noise(facts, number) for number in samples]
-        pairs = zip(samples, noise, strict=True)
-        return np.array([persistent_deviation(facts, number, variance, slots) for number, variance in pairs])
+        return persistent_deviation(facts, samples, noise, slots)
     cells = min(facts.guarantee.length, MOST_SLOTS) * len(facts.delays) * len(facts.regions)
     together = max(1, _CELLS // cells)
     parts = [_deviation(facts, samples[first : first + together]) for first in range(0, len(samples), together)]
@@ -177,20 +184,37 @@ def _deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     total = np.zeros(full.shape[1:])  # information on the slot
     if facts.model.course is not None:  # known before the first record
         total = total + (1.0 - a2) / q
-    filtered, room = np.empty_like(full), np.empty_like(total)
-    with np.errstate(divide="ignore"):
-        for _ in range(2):
-            for slot in range(slots):
-                np.divide(a2, total, out=room)
-                np.add(room, q, out=room)
-                np.divide(1.0, room, out=room)
-                total = np.add(room, full[slot], out=filtered[slot])
+    filtered = np.empty_like(full)
+    moving = np.arange(len(samples))  # the numbers of samples that are not in their steady state yet
+    most = max(2, MOST_SLOTS_TO_STEADY // slots) if facts.guarantee.kind == "window" else 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for number in range(most):
+            before, passed = total, _pass(total, full[:, moving], a2, q)
+            filtered[:, moving], total = passed, passed[-1]
+            if number == 0:
+                continue
+            # Somebody who hears nothing has no information, and stays so.
+            still = ~(np.abs(total - before) <= STEADY * total).all(axis=(1, 2))
+            moving, total = moving[still], total[still]
+            if not moving.size:
+                break
         # In slot t, a server has all records up to slot t - D, and of the later ones those that have arrived.
         deepest = len(information) - 1
         total = np.roll(filtered, deepest, axis=0)
         for age in range(deepest - 1, -1, -1):
             total = 1.0 / (a2 / total + q) + np.roll(information[age], age, axis=0)
         return np.asarray(np.sqrt(1.0 / total).mean(axis=(0, 2)))
+
+
+def _pass(total: Floats, information: Floats, a2: Floats, q: Floats) -> Floats:
+    """Return Y after every slot of a pass, (slots, ...), that starts with `total`."""
+    filtered, room = np.empty_like(information), np.empty_like(total)
+    for slot, added in enumerate(information):
+        np.divide(a2, total, out=room)
+        np.add(room, q, out=room)
+        np.divide(1.0, room, out=room)
+        total = np.add(room, added, out=filtered[slot])
+    return filtered
 
 
 def _information(facts: PublicFacts, samples: int, slots: int) -> list[Floats]:

@@ -13,13 +13,17 @@ back to the state of slot t - D and takes those.
 
 x has one number per server that is heard, receiver and region, so a few receivers stand for all where there are many.
 Where links change, a few draws of them and of the receiver's place stand for all (`ArrivingRecords`).
+
+Several numbers of samples are followed side by side, as if each had receivers of its own: the arrays are small, so most
+of the time would otherwise go into calling functions on them.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrivingRecords", "StayingState", "persistent_deviation"]
 
 _RECEIVERS, _FEWEST_RECEIVERS, _CELLS = 6, 2, 1 << 14
+_CELLS_TOGETHER = 1 << 15  # of the numbers of samples that are followed side by side
 _EVALUATED = 16  # slots of a pass in which late records are followed
 _LONGEST_MEMORY = 512  # slots that lead to the steady state, if a pass has fewer
 _STEADY = 0.02  # change of a variance from one pass to the next in what is called a steady state
@@ -53,13 +58,14 @@ class ArrivingRecords:
     """The records that a few receivers get: which, when, and how noisy they are.
 
     facts      the public facts; users stay, so its turnover is below 1
-    samples    per window or horizon
-    noise_var  the variance that the filter takes for that of the noise of a record
+    samples    per window or horizon: one or several numbers, each with receivers of its own, one after the other
+    noise_var  the variance that the filter takes for that of the noise of a record, for each number of samples
     """
 
     facts: PublicFacts
-    samples: int
-    noise_var: float
+    samples: tuple[int, ...]
+    noise_var: tuple[float, ...]
+    _due: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)
 
     @cached_property
     def _delays(self) -> Ints:
@@ -101,7 +107,23 @@ class ArrivingRecords:
 
     @cached_property
     def _phases(self) -> Ints:
-        return np.asarray(self.facts.phases(self.samples)[self._origins])
+        """The offsets of the schedules of the servers that are heard, (numbers of samples, m)."""
+        return np.array([self.facts.phases(number)[self._origins] for number in self.samples])
+
+    def _due_in(self, slot: int) -> tuple[Ints, Floats]:
+        """Return which servers sample in a slot, (k,), and the variances of their noise, (k, numbers of samples).
+
+        The variance is infinite where a server does not sample with that number. Schedules repeat after the window.
+        """
+        length = self.facts.guarantee.length
+        place = slot % length
+        if place not in self._due:
+            samples = np.array(self.samples)[:, None]
+            due = samples_due(place, samples, length, self._phases)
+            origins = np.flatnonzero(due.any(axis=0))
+            variances = np.where(due[:, origins], np.array(self.noise_var)[:, None], np.inf)
+            self._due[place] = origins, variances.T
+        return self._due[place]
 
     @cached_property
     def deepest(self) -> int:
@@ -120,8 +142,8 @@ class ArrivingRecords:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The numbers of servers that are heard, of receivers and of regions."""
-        return len(self._origins), len(self._rows), len(self.facts.regions)
+        """The numbers of servers that are heard, of receivers (of all numbers of samples) and of regions."""
+        return len(self._origins), len(self.samples) * len(self._rows), len(self.facts.regions)
 
     def start(self) -> StayingState:
         """Return what filters know before the first record: nothing, or what an expected course tells."""
@@ -144,14 +166,21 @@ class ArrivingRecords:
 
         people  (1, d) the level of the crowd in that slot
         """
-        guarantee = self.facts.guarantee
-        due = np.flatnonzero(samples_due(slot, self.samples, guarantee.length, self._phases))
+        due, variances = self._due_in(slot)
         delays = self._delays_of(slot, self._origins[due])
         arrived = (delays >= 0) & (delays <= age)
         if not arrived.any():
             return None
-        noise_var = np.where(arrived.T[..., None], self.noise_var, np.inf)
+        noise_var = np.where(arrived.T[:, None], variances[:, :, None], np.inf).reshape(len(due), -1, 1)
         return PersistentRecords(due, np.zeros(()), noise_var, self.shares, people, self.partition)
+
+    def only(self, numbers: Sequence[int]) -> ArrivingRecords:
+        """Return the records for some of the numbers of samples, by their places."""
+        return ArrivingRecords(
+            self.facts,
+            tuple(self.samples[number] for number in numbers),
+            tuple(self.noise_var[number] for number in numbers),
+        )
 
     def followed(self, state: StayingState, slot: int, age: int, people: Floats) -> StayingState:
         """Return the state after a slot, with its records that have arrived `age` slots later."""
@@ -163,36 +192,79 @@ class ArrivingRecords:
         return StayingState(gain.var, gain.cross)
 
 
-def persistent_deviation(facts: PublicFacts, samples: int, noise_var: float, slots: int) -> Floats:
-    """Return standard deviations of the estimates in the steady state, averaged over servers and slots, (regions,).
+def persistent_deviation(facts: PublicFacts, samples: Sequence[int], noise_var: Sequence[float], slots: int) -> Floats:
+    """Return standard deviations of the estimates in the steady state, averaged over servers and slots.
 
-    noise_var  the variance of the noise of a record, as the filter takes it
+    samples    numbers of samples
+    noise_var  the variance of the noise of a record, as the filter takes it, for each of them
     slots      of one pass, after which the schedule repeats
+
+    The result is an array (numbers of samples, regions). What is returned for a number does not depend on the others.
     """
-    records = ArrivingRecords(facts, samples, noise_var)
+    receivers = ArrivingRecords(facts, (1,), (1.0,)).shape
+    together = max(1, _CELLS_TOGETHER // math.prod(receivers))
+    parts = [
+        _deviations(facts, samples[first : first + together], noise_var[first : first + together], slots)
+        for first in range(0, len(samples), together)
+    ]
+    return np.concatenate(parts)
+
+
+def _deviations(facts: PublicFacts, samples: Sequence[int], noise_var: Sequence[float], slots: int) -> Floats:
+    """Return what `persistent_deviation` returns, for numbers of samples that are followed side by side.
+
+    Passes lead to the steady state, and one more pass is averaged. A number of samples leaves after its own.
+    """
+    records = ArrivingRecords(facts, tuple(samples), tuple(noise_var))
     people, deepest = facts.expected[None], records.deepest
     fewest = max(deepest, min(math.ceil(3.0 / facts.turnover), _LONGEST_MEMORY))
     number = slots if deepest == 0 else min(slots, _EVALUATED)
     evaluated = {slots * place // number for place in range(number)}
-    state = records.start()
-    states: deque[StayingState] = deque([state], maxlen=deepest + 1)
-    first, before = 0, state.var
-    while first == 0 or not (first >= fewest and (first >= _LONGEST_MEMORY or _close(before, state.var))):
-        before = state.var
+    results = np.empty((len(samples), len(facts.regions)))
+    active, is_steady = np.arange(len(samples)), np.zeros(len(samples), dtype=np.bool_)
+    states: deque[StayingState] = deque([records.start()], maxlen=deepest + 1)
+    first = 0
+    while True:
+        before, deviations = states[-1].var, []
         for slot in range(first, first + slots):
-            state = records.followed(state, slot, deepest, people)
-            states.append(state)
+            states.append(records.followed(states[-1], slot, deepest, people))
+            if is_steady.any() and slot - first in evaluated:
+                current = states[0]
+                for age in range(deepest - 1, -1, -1):
+                    current = records.followed(current, slot - age, age, people)
+                deviations.append(_by_number(np.sqrt(current.var), len(active)).mean(axis=1))
         first += slots
-    deviations = []
-    for slot in range(first, first + slots):
-        state = records.followed(state, slot, deepest, people)
-        states.append(state)
-        if slot - first in evaluated:
-            current = states[0]
-            for age in range(deepest - 1, -1, -1):
-                current = records.followed(current, slot - age, age, people)
-            deviations.append(np.sqrt(current.var).mean(axis=0))
-    return np.asarray(np.mean(deviations, axis=0))
+        if is_steady.any():
+            results[active[is_steady]] = np.mean(deviations, axis=0)[is_steady]
+            remaining = np.flatnonzero(~is_steady)
+            if not remaining.size:
+                break
+            before, states = _of_numbers(before, remaining, len(active)), _restrict(states, remaining, len(active))
+            active, records = active[remaining], records.only(remaining.tolist())
+        pairs = zip(_by_number(before, len(active)), _by_number(states[-1].var, len(active)), strict=True)
+        enough = first >= fewest
+        is_steady = np.array([enough and (first >= _LONGEST_MEMORY or _close(*pair)) for pair in pairs], dtype=np.bool_)
+    return results
+
+
+def _by_number(values: Floats, numbers: int) -> Floats:
+    """Return values of receivers (n, d) with an axis of their numbers of samples, (numbers, receivers, d)."""
+    return values.reshape(numbers, -1, values.shape[-1])
+
+
+def _of_numbers(values: Floats, chosen: Ints, numbers: int) -> Floats:
+    """Return the values (..., n, d) of the receivers of some numbers of samples."""
+    by_number = values.reshape(*values.shape[:-2], numbers, -1, values.shape[-1])[..., chosen, :, :]
+    return by_number.reshape(*values.shape[:-2], -1, values.shape[-1])
+
+
+def _restrict(states: deque[StayingState], chosen: Ints, numbers: int) -> deque[StayingState]:
+    """Return the states of the receivers of some numbers of samples."""
+    parts = (
+        StayingState(_of_numbers(state.var, chosen, numbers), _of_numbers(state.cross, chosen, numbers))
+        for state in states
+    )
+    return deque(parts, maxlen=states.maxlen)
 
 
 def _close(before: Floats, after: Floats) -> bool:

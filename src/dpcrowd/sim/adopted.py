@@ -3,20 +3,28 @@
     turnover     of the users, if they are pinned people whose shares stay
     groups       of small regions, if relay is simulated
     share_width  of relay, if every user is at one server and every server gets every record
+    model        the process model, and with it whether servers learn how well it fits
 
-These say what the crowd and its servers are like. Guarantee, process variance, samples, reach and lag are what
+These say what the crowd is like and what its servers know. Guarantee, process variance, samples, reach and lag are what
 simulations vary; they come from the command, and `dpcrowd plan --graph` takes them from the file. Notes say what was
 taken, and what was left out and why.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from dpcrowd.models.file import read_model
+from dpcrowd.models.model import Model
 from dpcrowd.sim.network_file import NetworkFile
 
-__all__ = ["adopt_crowd_settings"]
+__all__ = ["NO_MODEL", "adopt_crowd_settings", "adopt_model"]
+
+NO_MODEL = "none"
+"""In the place of a model's file: no model, whatever a network.toml says."""
 
 _NEEDS = {
     "turnover": "it is for pinned users, binomial counts and shares that stay",
@@ -44,3 +52,32 @@ def adopt_crowd_settings(
     if taken:
         notes.insert(0, f"Also taken from '{file.path}': {', '.join(taken)}.")
     return merged, notes
+
+
+def adopt_model(
+    model: Model | str | os.PathLike[str] | None, file: NetworkFile | None, instead: Mapping[str, object]
+) -> tuple[Model | None, list[str]]:
+    """Return the process model that was given, else that of a network.toml, and notes for the result.
+
+    model    a model, its file, or "none" for no model
+    instead  what may be given in place of a model, by name; if one of them is not None, the model of the file is not
+             used
+    """
+    other = file if file is not None and file.model is not None else None
+    if model is None:
+        if other is None:
+            return None, []
+        names = [name for name, value in instead.items() if value is not None]
+        if names:
+            return None, [f"The {other.model_name} is not used, because of the given {' and '.join(names)}."]
+        return other.read_model(), [f"The process model is that of '{other.path}'; model={NO_MODEL} leaves it out."]
+    if not isinstance(model, Model) and os.fspath(model) == NO_MODEL:
+        return None, [] if other is None else [f"The {other.model_name} is not used: model={NO_MODEL}."]
+    fitted, name = (model, model.file) if isinstance(model, Model) else (read_model(model), os.fspath(model))
+    if other is None or (not isinstance(model, Model) and _same_file(other.model_path, Path(model))):
+        return fitted, []
+    return fitted, [f"The process model is '{name}', which was given, instead of the {other.model_name}."]
+
+
+def _same_file(first: Path | None, second: Path) -> bool:
+    return first is not None and first.resolve() == second.resolve()

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, unknown_name, whole_number
 from dpcrowd.filters import Observation
-from dpcrowd.models.file import read_model
 from dpcrowd.models.model import Model
 from dpcrowd.network.adjacency import parse_adjacency
 from dpcrowd.network.density import lowest_density
@@ -25,7 +24,7 @@ from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.tuning import Tuning
-from dpcrowd.sim.adopted import adopt_crowd_settings
+from dpcrowd.sim.adopted import adopt_crowd_settings, adopt_model
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
@@ -34,7 +33,7 @@ from dpcrowd.sim.data.share_file import is_share_file, read_shares
 from dpcrowd.sim.data.shares import checked_composition, checked_shares, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.fitted import apply_model
-from dpcrowd.sim.network_file import is_network_file, read_network_file
+from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.topology import NetworkSpec
 from dpcrowd.sim.tuned import Tuned, read_tuned
@@ -135,7 +134,8 @@ def configure(
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
     tuning            parameters of sampling, budget and grouping, or a file of `dpcrowd tune`, which contains A and Q,
                       too; default: those of the data set
-    model             a process model of `dpcrowd fit`, or its file: what all filters know of every slot beforehand
+    model             a process model of `dpcrowd fit`, or its file: what all filters know of every slot beforehand;
+                      "none": no model, although a network.toml has one
     learn             whether filters learn from releases how well their model fits; default: with a model
     turnover          the part of the pinned users who are replaced per slot, in (0, 1]; default: 0.05. Roaming users
                       choose a server anew in every slot, which is a turnover of 1
@@ -144,7 +144,8 @@ def configure(
     share_width       of relay: by which part the public shares of a partition may be wrong, such as 0.1; it then learns
                       the shares of every region from records. Default: 0, public shares are taken as they are
 
-    With a network.toml as `graph`, its turnover, groups and share_width are the defaults, where they can be used.
+    With a network.toml as `graph`, its turnover, groups and share_width are the defaults, where they can be used, and
+    its process model, unless a process variance is given.
     """
     loading = {
         "slots": slots,
@@ -162,16 +163,19 @@ def configure(
         if process_var is not None:
             raise BadInput(f"a process variance was given, and {tuning.file} has one, too; leave one of them out.")
         tuned, tuning = tuning, None
-    if model is not None:
+    file = read_network_file(graph) if is_network_file(graph) else None
+    fitted, notes = adopt_model(model, file, {"process_var": process_var})
+    if fitted is not None:
         if process_var is not None:
             raise BadInput("a process variance was given, and the model has one, too; leave one of them out.")
-        model = model if isinstance(model, Model) else read_model(model)
-        data = apply_model(model, data)
+        data = _with_model(fitted, data, file if model is None else None)
+        learn = learn if learn is not None or model is not None or file is None else file.learn
+    data = replace(data, notes=(*data.notes, *notes)) if notes else data
     if is_share_file(shares):
         shares, servers = _shares_of_file(shares, graph, servers, data, selected=regions is not None)
     network = network_spec(graph, servers, density, dynamic)
     if shares is None:
-        known = read_network_file(graph).shares_of(data.regions) if is_network_file(graph) else None
+        known = None if file is None else file.shares_of(data.regions)
         shares = "uniform" if known is None else known
         if known is not None:
             data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
@@ -192,7 +196,7 @@ def configure(
         "groups": by_name,
         "share_width": by_name and one_server and reach in (None, "all"),
     }
-    crowd, data = _of_file(graph, {"turnover": turnover, "groups": groups, "share_width": share_width}, usable, data)
+    crowd, data = _of_file(file, {"turnover": turnover, "groups": groups, "share_width": share_width}, usable, data)
     turnover, groups, share_width = crowd["turnover"], crowd["groups"], crowd["share_width"]
     relay_options = {"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag}
     relay_options["groups"] = groups
@@ -237,8 +241,8 @@ def configure(
         keep_estimates=keep_estimates,
         smoothed=smoothed,
         nonnegative=nonnegative,
-        fitted=model,
-        learn=model is not None if learn is None else learn,
+        fitted=fitted,
+        learn=fitted is not None if learn is None else learn,
         turnover=_turnover(turnover, users, observation, known_shares),
         composition=None if composition is None else checked_composition(composition),
         share_width=float(share_width or 0.0),
@@ -252,13 +256,26 @@ def configure(
 
 
 def _of_file(
-    graph: str | os.PathLike[str], settings: dict[str, Any], usable: dict[str, bool], data: DataSet
+    file: NetworkFile | None, settings: dict[str, Any], usable: dict[str, bool], data: DataSet
 ) -> tuple[dict[str, Any], DataSet]:
-    """Return settings with those of a network.toml, if the graph is one, and the data with notes on them."""
-    if not is_network_file(graph):
+    """Return settings with those of a network.toml, if there is one, and the data with notes on them."""
+    if file is None:
         return settings, data
-    merged, notes = adopt_crowd_settings(read_network_file(graph), settings, usable)
+    merged, notes = adopt_crowd_settings(file, settings, usable)
     return merged, replace(data, notes=(*data.notes, *notes))
+
+
+def _with_model(model: Model, data: DataSet, file: NetworkFile | None) -> DataSet:
+    """Return the data, whose filters know a model; `file` is the network file that it comes from, if any."""
+    try:
+        return apply_model(model, data)
+    except BadInput as error:
+        if file is None:
+            raise
+        raise BadInput(
+            f"the {file.model_name} does not fit the data: {error} Give data of that network, another model (--model "
+            "FILE), or none (--model none)."
+        ) from None
 
 
 def _prepare_learning(

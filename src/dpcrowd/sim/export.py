@@ -10,7 +10,14 @@ from typing import Any
 
 from dpcrowd.errors import BadInput, MissingExtra
 
-__all__ = ["check_table_path", "check_writable", "parquet_library", "refuse_failed_write", "write_table"]
+__all__ = [
+    "check_table_path",
+    "check_toml_path",
+    "check_writable",
+    "parquet_library",
+    "refuse_failed_write",
+    "write_table",
+]
 
 
 def check_table_path(path: Path) -> None:
@@ -20,6 +27,13 @@ def check_table_path(path: Path) -> None:
     check_writable(path)
     if path.suffix.lower() == ".parquet":
         parquet_library()
+
+
+def check_toml_path(path: Path, what: str) -> None:
+    """Refuse, before any work is done, a path to which `what` cannot be written as TOML."""
+    if path.suffix.lower() != ".toml":
+        raise BadInput(f"cannot write {what} to '{path.name}'; allowed ending: .toml.")
+    check_writable(path)
 
 
 def check_writable(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from dpcrowd.sim.data.draw import load
 from dpcrowd.sim.data.series import one_step_var
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
 from dpcrowd.sim.data.times import slot_times
+from dpcrowd.sim.export import check_toml_path
 
 __all__ = ["checked_season", "fit", "make_model"]
 
@@ -42,6 +44,7 @@ def fit(
     season   none, day (hour of the day), week (day of the week), hour-of-week, year (week of the year), a number of
              slots, or auto: what predicts best on blocks that are held out
     span     fit on these slots only: "0:395", or fractions, "0:0.5"
+    out      the file, whose name ends in .toml
 
     >>> import dpcrowd
     >>> counts = dpcrowd.counts_from_array(np.random.default_rng(0).poisson(20, (200, 1)), regions=["hall"])
@@ -49,6 +52,8 @@ def fit(
     >>> model.season, 18 < model.regions[0].level < 22
     ('none', True)
     """
+    if out is not None:
+        check_toml_path(Path(out), "a model")
     series = data if isinstance(data, DataSet) else load(data, **loading)
     if is_drawn_anew(series):
         raise BadInput(f"'{series.name}' is drawn anew in each run and has no past to fit on; give a file of counts.")

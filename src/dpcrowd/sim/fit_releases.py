@@ -22,6 +22,7 @@ from dpcrowd.models.releases import measurements, walk_of
 from dpcrowd.models.season import SlotTimes
 from dpcrowd.schemes.base import Z95
 from dpcrowd.sim.data.tables import Table, is_number, read_table
+from dpcrowd.sim.export import check_toml_path
 from dpcrowd.sim.fit import checked_season, make_model
 
 __all__ = ["fit_releases"]
@@ -41,6 +42,8 @@ def fit_releases(
 
     made_with  the process model with which they were released; None: a random walk, as without a model
     """
+    if out is not None:
+        check_toml_path(Path(out), "a model")
     table = read_table(Path(file))
     slots, regions, mean, variance, times = _pivot(table)
     if len(slots) < 3:

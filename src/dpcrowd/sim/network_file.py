@@ -2,7 +2,8 @@
 
     [[server]]   name, share, shares                   [[link]]   between = [name, name]
     [network]    slot, regions                  [guarantee]   all
-    [scheme]     process_var, observation; of relay also samples or interval, reach, lag, turnover, groups, share_width
+    [scheme]     process_var, or model and learn; observation; of relay also samples or interval, reach, lag, turnover,
+                 groups, share_width
 
 Everything else in the file is for live servers, whose own reader checks it (`dpcrowd node doctor`).
 """
@@ -20,6 +21,9 @@ import numpy as np
 
 from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.models.file import parse_model, read_model
+from dpcrowd.models.model import Model
+from dpcrowd.models.season import SECOND, SlotTimes
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.share_file import without_rounding
@@ -38,6 +42,8 @@ class NetworkFile:
     regions   their names; empty if the file has none
     settings  what else the file states, by the names of `dpcrowd.plan`; the slot is in seconds
     crowd     turnover, groups and share_width of relay, as far as the file states them
+    model     the process model of [scheme]: the name of its file beside this one, or its text, as in a node's own copy
+    learn     whether servers learn how well the model fits; None: the file does not say
     """
 
     path: str
@@ -48,6 +54,8 @@ class NetworkFile:
     settings: Mapping[str, Any] = field(default_factory=dict)
     by_region: tuple[Mapping[str, float], ...] | None = None
     crowd: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
+    learn: bool | None = None
 
     def shares_of(self, regions: Sequence[str]) -> Shares | None:
         """Return the shares (m,), or (1, m, d) where the file has them by region; None: it has none."""
@@ -61,6 +69,37 @@ class NetworkFile:
                         "give --shares, or data of its regions."
                     )
         return without_rounding(np.array([[shares[region] for region in regions] for shares in self.by_region]))[None]
+
+    @property
+    def model_path(self) -> Path | None:
+        """The file of the process model; None: there is no model, or its text is in this file."""
+        if self.model is None or "\n" in self.model:
+            return None
+        return Path(self.path).parent / self.model
+
+    @property
+    def model_name(self) -> str:
+        """What to call the process model in messages."""
+        return f"model of '{self.path}'" if self.model_path is None else f"model '{self.model}' of '{self.path}'"
+
+    def read_model(self) -> Model:
+        """Return the process model, or refuse it for what a live node refuses it for."""
+        assert self.model is not None
+        path = self.model_path
+        try:
+            model = parse_model(self.model, "the model") if path is None else read_model(path)
+            if not model.source:
+                raise BadInput(
+                    "it has no source, and live servers take only a model that says why it costs no privacy budget; "
+                    "fit it with 'dpcrowd fit --source TEXT'."
+                )
+            seconds = self.settings.get("slot")
+            length = model.slot if seconds is None else round(seconds * SECOND)
+            if self.regions:
+                model.process_model(self.regions, None if length is None else SlotTimes(0, length))
+        except BadInput as error:
+            raise BadInput(f"the {self.model_name} cannot be used: {error}") from None
+        return model
 
     @property
     def text(self) -> str:
@@ -99,6 +138,7 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
         _settings(document, file),
         _by_region(servers, [str(region) for region in regions] if isinstance(regions, list) else [], file),
         _crowd(_table(document, "scheme", file), file),
+        *_model(_table(document, "scheme", file), file),
     )
 
 
@@ -163,6 +203,21 @@ def _crowd(scheme: dict[str, Any], file: Path) -> dict[str, Any]:
         if name != "groups" and not is_number:
             raise BadInput(f"scheme.{name} of '{file}' is {value!r}; allowed: a number. Correct the file.")
     return stated
+
+
+def _model(scheme: dict[str, Any], file: Path) -> tuple[str | None, bool | None]:
+    """Return the name or text of the process model, and whether servers learn how well it fits."""
+    model, learn = scheme.get("model"), scheme.get("learn")
+    if model is not None and not isinstance(model, str):
+        raise BadInput(f"scheme.model of '{file}' is {model!r}; allowed: the name of a file beside it.")
+    if learn is not None and not isinstance(learn, bool):
+        raise BadInput(f"scheme.learn of '{file}' is {learn!r}; allowed: true or false.")
+    for name in ("process_var", "transition"):
+        if model is not None and name in scheme:
+            raise BadInput(
+                f"scheme.{name} of '{file}' is given beside a model, which has its own; leave one of them out."
+            )
+    return model, learn
 
 
 def _seconds(length: object) -> float:

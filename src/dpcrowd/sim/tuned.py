@@ -51,6 +51,10 @@ class Tuned:
     are_before, are_after  mean error over the tuning runs with the parameters at the start, and with these
     objective              what evolution has minimised, "crps" or "are"; empty: another method, or not known
     crps_..., coverage_... as are_...: CRPS in parts of the mean count, and coverage of 95% intervals; NaN: not known
+    burn_in                slots at the beginning of the span that were not scored; None: not known
+    exhausted_at           the median slot from which on servers had no budget for another sample; None: not known, or
+                           the budget lasted
+    exhausted_servers      the share of the servers to which that happened; NaN: not known
     sha256                 of the counts that it was tuned on, see `counts_digest`
     model, tuning          A and Q of the filters; the tuned parameters by name
     file                   what to call it in messages
@@ -78,6 +82,9 @@ class Tuned:
     crps_after: float = math.nan
     coverage_before: float = math.nan
     coverage_after: float = math.nan
+    burn_in: int | None = None
+    exhausted_at: int | None = None
+    exhausted_servers: float = math.nan
     sha256: str
     model: ProcessModel
     tuning: Mapping[str, Any] = field(default_factory=dict)
@@ -195,7 +202,7 @@ def read_tuned(path: str | os.PathLike[str]) -> Tuned:
     return Tuned(**origin, model=model, tuning=_tuning(sections.get("tuning", {}), file.name), file=file.name)
 
 
-_KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "tuple[str, ...]": tuple}
+_KINDS: dict[str, type] = {"str": str, "int": int, "int | None": int, "float": float, "tuple[str, ...]": tuple}
 _ORIGIN = {
     "dpcrowd" if f.name == "version" else f.name: (f.name, _KINDS[str(f.type)])
     for f in fields(Tuned)
@@ -206,8 +213,11 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "model": _MODEL_KEYS,
     "tuning": tuple(f.name for f in fields(Tuning)),
 }
-OPTIONAL = ("objective", "crps_before", "crps_after", "coverage_before", "coverage_after")
-"""Keys of [tuned] that files of earlier versions do not have."""
+OPTIONAL = (
+    *("objective", "crps_before", "crps_after", "coverage_before", "coverage_after", "burn_in", "exhausted_at"),
+    "exhausted_servers",
+)
+"""Keys of [tuned] that files of earlier versions do not have, or that say something which need not happen."""
 _ALLOWED = {
     "scheme": tuple(SCHEMES),
     "method": METHODS,

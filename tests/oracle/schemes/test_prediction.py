@@ -172,3 +172,30 @@ def test_long_horizons_and_many_regions_are_looked_at_in_part(monkeypatch: pytes
     assert some.process_var[0] == 1.0
     assert some.process_var[-1] == 1e6
     assert 100_000 * 8 / 64 <= best_samples(some) <= 100_000
+
+
+@pytest.mark.parametrize("process_var", [100.0, 1.0, 0.01])
+def test_a_calm_crowd_is_predicted_in_its_steady_state(process_var: float) -> None:
+    """One window says little about a crowd that hardly changes: after it, the filter still learns for a long time."""
+    guarantee = Guarantee.window(24, 1.0)
+    alone = {"shares": np.ones(1), "delays": np.zeros((1, 1), dtype=np.int64), "phases": lambda _: np.zeros(1)}
+    model = ProcessModel.of(1.0, [process_var])
+    one = replace(facts(), guarantee=guarantee, model=model, level=np.array([50.0]), observation="binomial", **alone)
+    noise = 1.0 / prediction.record_weights(one, 24)[0, 0]
+    # The posterior variance P of a random walk that is measured in every slot: P (P + Q) = Q R.
+    steady = 0.5 * (np.sqrt(process_var**2 + 4.0 * process_var * noise) - process_var)
+    assert predicted_deviation(one, [24])[0, 0] == pytest.approx(np.sqrt(steady), rel=0.005)
+
+
+def test_what_is_predicted_for_a_number_does_not_depend_on_the_others() -> None:
+    """Numbers of samples reach their steady states after different times."""
+    slow = facts(model=ProcessModel.of(1.0, [0.05, 25.0]))
+    together = predicted_deviation(slow, [1, 4, 24])
+    np.testing.assert_array_equal(together, [predicted_deviation(slow, [number])[0] for number in (1, 4, 24)])
+
+
+def test_a_finite_stream_is_not_predicted_as_one_without_end() -> None:
+    """It ends before a calm crowd is known as well as it could be."""
+    calm = ProcessModel.of(1.0, [0.005, 0.005])
+    finite = facts(model=calm, guarantee=Guarantee.finite(24, 1.0))
+    assert (predicted_deviation(finite, [4]) > 1.2 * predicted_deviation(facts(model=calm), [4])).all()

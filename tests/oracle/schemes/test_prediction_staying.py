@@ -9,6 +9,7 @@ import pytest
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes import prediction_staying
 from dpcrowd.schemes.prediction import PublicFacts, best_samples, predicted_deviation
 
 LEVEL = np.array([5000.0, 300.0])
@@ -64,3 +65,19 @@ def test_the_paper_s_observation_and_full_matrices_have_no_memory_of_deviations(
 def test_the_best_number_of_samples_knows_of_it() -> None:
     """More samples do not average a deviation out that stays: less noise in each is worth more."""
     assert best_samples(facts(0.02)) <= best_samples(facts(1.0))
+
+
+@pytest.mark.parametrize("turnover", [0.02, 0.5])
+def test_numbers_of_samples_side_by_side_are_those_one_after_the_other(
+    turnover: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are followed in one array for speed; what is predicted for one must not depend on the others."""
+    numbers = [1, 3, 5, 12]
+    changing = {"delays": np.array([[0, 0, 2], [0, 0, -1], [2, 1, 0], [0, 1, 1], [0, 0, 0], [1, 2, 0]]), "blocks": 2}
+    for more in ({}, {"model": ProcessModel.of(1.0, [40.0, 1e-4])}, changing):
+        together = predicted_deviation(facts(turnover, **more), numbers)
+        alone = [predicted_deviation(facts(turnover, **more), [number])[0] for number in numbers]
+        np.testing.assert_allclose(together, alone, rtol=1e-12)
+        monkeypatch.setattr(prediction_staying, "_CELLS_TOGETHER", 1)
+        np.testing.assert_allclose(predicted_deviation(facts(turnover, **more), numbers), alone, rtol=1e-12)
+        monkeypatch.undo()

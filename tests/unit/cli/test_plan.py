@@ -92,7 +92,7 @@ def test_defaults_do_not_replace_what_a_network_states(tmp_path: Path, capsys: p
 
 def test_a_large_error_is_a_plain_number(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody reads 1.19e+03% at a glance."""
-    assert main([*SMALL[:-4], "--epsilon", "0.001", "--epsilons", "0.001"]) == 0
+    assert main([*SMALL[:-4], "--epsilon", "0.0001", "--epsilons", "0.0001"]) == 0
     out = capsys.readouterr().out
     assert "e+0" not in out
     assert re.search(r"\d,\d{3}%", out)

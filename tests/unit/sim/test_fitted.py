@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpcrowd
-from dpcrowd.cli.fit import _warnings
+from dpcrowd.cli.fit import _persistence, _warnings
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.configure import configure
@@ -192,3 +192,20 @@ def test_times_of_labels(labels: list[str], start: str | None, seconds: int) -> 
         assert np.datetime64(times.start, "us") == np.datetime64(start)
     assert slot_times(["0", "1", "2"]) is None
     assert slot_times(None) is None
+
+
+def test_a_model_is_written_to_toml_alone(series: Path, tmp_path: Path) -> None:
+    """A TOML text under the name of a table would be refused, or misread, by whatever opens it; and only at the end."""
+    for name in ("model.csv", "model"):
+        with pytest.raises(BadInput, match=rf"cannot write a model to '{name}'; allowed ending: \.toml"):
+            dpcrowd.fit(series, source="published", out=tmp_path / name)
+    words = ["fit", str(tmp_path / "no.csv"), "--releases", "--source", "ours", "--out", str(tmp_path / "model.txt")]
+    assert main(words) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_deviations_that_do_not_persist_are_said_in_words() -> None:
+    """A row that reads "0 to 0" looks like a mistake."""
+    assert _persistence([0.0, 2e-7]) == "0: deviations do not persist"
+    assert _persistence([2e-7, 0.5]) == "0 to 0.5"
+    assert _persistence([0.25]) == "0.25"

@@ -23,6 +23,7 @@ from dpcrowd.network.topologies import TOPOLOGIES
 from dpcrowd.plugins import find_plugin, make_scheme, package_of, plugin_digest, scheme_class
 from dpcrowd.privacy import Accounting
 from dpcrowd.schemes.base import Form, Scheme
+from dpcrowd.sim.adopted import NO_MODEL
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import DataSet
@@ -130,7 +131,7 @@ class Point:
                 dynamic=self.dynamic,
                 turnover=1.0,
                 tuning=knowledge.of(entry.scheme),
-                model=knowledge.model,
+                model=knowledge.model or NO_MODEL,  # the graph alone is taken from a network.toml
             )
             for entry in self.entries
         ]

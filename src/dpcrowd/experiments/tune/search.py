@@ -6,10 +6,15 @@ paper, which does not look at the variance. Q is left to `dpcrowd fit` unless it
 is best on a few runs can be too small for the slots after them. In any case a candidate is refused if its 95% intervals
 cover less than `MIN_COVERAGE` and less than with the present parameters.
 
+A finite budget that is spent before the end of the span leaves slots in which servers only predict. Scores on a few
+runs hide that, since a stream that happens to stay where it was costs nothing; so parameters whose budget lasts are
+preferred to all others, unless that is switched off, and of those whose budget does not last, the ones that lose the
+fewest slots.
+
 Every candidate is simulated on the same few runs (common random numbers), so that differences come from the parameters
 alone. Each axis is the logarithm of a parameter; Q has one axis, a factor on the variances of all regions. The present
 parameters are evaluated first and are part of the first population: on these runs the result is never worse than they
-are. On other runs it may be worse, which is why some slots are not used for tuning.
+are, unless their budget is exhausted. On other runs it may be worse, which is why some slots are not used for tuning.
 
 A generation is complete before the next one begins, so the result depends only on the seed, not on the number of
 processes.
@@ -61,16 +66,28 @@ MIN_COVERAGE = 0.9
 
 _PER_AXIS = 4  # members of the population per axis
 _TOLERANCE = 2e-3  # the search ends when the errors of the population differ by less, relative to their mean
+_EXHAUSTED = 1e9  # more than any score
 _WORTH_A_WORKER = 5_000_000  # values x slots x evaluations below which starting workers costs more than it saves
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Mean ARE, mean CRPS in parts of a region's mean count, and coverage of 95% intervals, over the tuning runs."""
+    """Means over the tuning runs.
+
+    crps               in parts of a region's mean count
+    coverage           of 95% intervals
+    exhausted_at       the median slot of the span from which on servers had no budget for another sample; None: the
+                       budget of all lasted
+    exhausted_servers  the share of the servers to which that happened
+    lost_slots         the share of the slots in which servers had no budget, averaged over all servers
+    """
 
     are: float
     crps: float
     coverage: float
+    exhausted_at: int | None = None
+    exhausted_servers: float = 0.0
+    lost_slots: float = 0.0
 
     def value(self, objective: str) -> float:
         """Return what is minimised."""
@@ -90,13 +107,15 @@ class TunedParameters:
 class _Objective:
     """The score of a point, which is minimised; points are logarithms of the axes' values. Workers get a copy.
 
-    min_coverage  of the intervals; below it a point is refused
+    min_coverage    of the intervals; below it a point is refused
+    must_last       whether points whose budget is exhausted come after all others
     """
 
     config: SimulationConfig
     axes: tuple[str, ...]
     objective: str
     min_coverage: float
+    must_last: bool
 
     def values(self, point: Floats) -> dict[str, float]:
         """Return the parameters of a point with four digits, exactly as they are simulated and written to a file."""
@@ -113,8 +132,14 @@ class _Objective:
 
     def __call__(self, point: Floats) -> float:
         model, tuning = self.parameters(point)
-        scores = evaluate(with_parameters(self.config, model, tuning))
-        return math.inf if scores.coverage < self.min_coverage else scores.value(self.objective)
+        return self.score(evaluate(with_parameters(self.config, model, tuning)))
+
+    def score(self, scores: Scores) -> float:
+        """Return what is minimised."""
+        if scores.coverage < self.min_coverage:
+            return math.inf
+        value = scores.value(self.objective)
+        return value + _EXHAUSTED * (1.0 + scores.lost_slots) if self.must_last and scores.lost_slots else value
 
 
 def with_parameters(config: SimulationConfig, model: ProcessModel, tuning: dict[str, Any]) -> SimulationConfig:
@@ -124,18 +149,33 @@ def with_parameters(config: SimulationConfig, model: ProcessModel, tuning: dict[
 
 def evaluate(config: SimulationConfig) -> Scores:
     """Return the scores of the only scheme over the runs; infinite errors if a run has none or diverged."""
-    errors, scores, coverages = [], [], []
+    errors, scores, coverages, exhausted = [], [], [], []
     for runs in batches(config, range(config.runs), 1):
         (record,) = run_batch(replace(config, keep_estimates=True), runs)
         errors.append(record.are)
         coverages.append(record.coverage95)
+        if record.exhausted_at is not None:
+            exhausted.append(record.exhausted_at.ravel())
         assert record.estimates is not None and record.variances is not None
         for place, run in enumerate(runs):
             truth = config.data.truth(generator(config.seed, run, Purpose.TRUTH))
             scores.append(relative_crps(record.estimates[place], record.variances[place], truth, config))
     coverage = float(np.concatenate(coverages).mean())
     are, crps = float(np.concatenate(errors).mean()), float(np.mean(scores))
-    return Scores(_or_infinite(are), _or_infinite(crps), coverage if math.isfinite(coverage) else 0.0)
+    return Scores(
+        _or_infinite(are),
+        _or_infinite(crps),
+        coverage if math.isfinite(coverage) else 0.0,
+        *_exhaustion(np.concatenate(exhausted) if exhausted else np.empty(0), config.data.slots),
+    )
+
+
+def _exhaustion(exhausted_at: Floats, slots: int) -> tuple[int | None, float, float]:
+    """Return the median slot, the share of servers and the share of lost slots, from a slot or NaN per server."""
+    ends = exhausted_at[~np.isnan(exhausted_at)]
+    if not ends.size:
+        return None, 0.0, 0.0
+    return int(np.median(ends)), ends.size / exhausted_at.size, float((slots - ends).sum() / slots / exhausted_at.size)
 
 
 def relative_crps(estimates: Floats, variances: Floats, truth: Truth, config: SimulationConfig) -> float:
@@ -172,8 +212,12 @@ def evolve(
     jobs: int | None,
     progress: Progress | None = None,
     objective: str = "crps",
+    must_last: bool = True,
 ) -> TunedParameters:
-    """Return the parameters with the smallest score among about `evaluations` candidates."""
+    """Return the parameters with the smallest score among about `evaluations` candidates.
+
+    must_last  whether parameters whose budget is exhausted before the end are chosen only if all others are, too
+    """
     from scipy.optimize import differential_evolution
 
     present = TunedParameters(
@@ -181,7 +225,7 @@ def evolve(
         {name: getattr(config.tuning, name) for name in axes if name != "process_var"},
         evaluate(config),
     )
-    searched = _Objective(config, axes, objective, min(MIN_COVERAGE, present.scores.coverage))
+    searched = _Objective(config, axes, objective, min(MIN_COVERAGE, present.scores.coverage), must_last)
     size = population(axes)
     generations = evaluations // size
     result = differential_evolution(
@@ -196,7 +240,7 @@ def evolve(
         updating="deferred",
         workers=_Workers(_jobs(config, evaluations, jobs), generations * size, progress),
     )
-    if not result.fun < present.scores.value(objective):
+    if not result.fun < searched.score(present.scores):
         return present
     model, tuning = searched.parameters(result.x)
     return TunedParameters(model, tuning, evaluate(with_parameters(config, model, tuning)))

@@ -42,6 +42,7 @@ __all__ = ["EVALUATIONS", "METHODS", "OBJECTIVES", "SEED_OFFSET", "TRANSITIONS",
 
 TRANSITIONS = ("identity", "frequencies")
 EVALUATIONS = 240
+_LONGEST_BURN_IN = 20
 SEED_OFFSET = 1_000_000_000_000
 """Added to the seed, so that a simulation with the same seed has other runs."""
 
@@ -74,6 +75,8 @@ def tune(
     jobs: int | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    burn_in: int | None = None,
+    allow_exhausted: bool = False,
     **settings: Any,
 ) -> Tuned:
     """Find the parameters of one scheme on public data or past releases, and write them to `out`.
@@ -89,6 +92,9 @@ def tune(
     evaluations  how many sets of parameters evolution may evaluate
     jobs         number of processes; None: as many as are worth starting. The result does not depend on it.
     progress     called with (finished work, total work)
+    burn_in      slots at the beginning that are not scored; default: a tenth of the slots that are tuned on, at most 20
+    allow_exhausted  let evolution choose parameters whose budget is exhausted before the end of the slots that are
+                 tuned on; without it, it chooses such parameters only if all that it has tried are so
     settings     servers, density, accounting, form, slots, ... of `dpcrowd.sim.configure.configure`
     """
     if method not in METHODS:
@@ -116,10 +122,11 @@ def tune(
     whole_number("seed", seed, 0)
     axes = tuned_names(scheme, window, settings.get("users", "pinned"), variance=search_variance)
     whole_number("evaluations", evaluations, population(axes), None, f" for the {len(axes)} parameters of {scheme}")
-    requested = configure(scheme, data, epsilon=epsilon, window=window, runs=runs, seed=SEED_OFFSET + seed, **settings)
-    requested = _without_overrides(requested)
+    settings |= {"epsilon": epsilon, "window": window, "runs": runs, "seed": SEED_OFFSET + seed}
+    requested = _without_overrides(configure(scheme, data, burn_in=burn_in or 0, **settings))
     first, last = _check_span(requested, span)
     config = _on_span(requested, first, last)
+    config = replace(config, burn_in=min(_LONGEST_BURN_IN, (last - first) // 10) if burn_in is None else burn_in)
     truths = _truths(config)
     start = with_parameters(config, _process(config, transition, truths), {})
     before = evaluate(config)
@@ -127,9 +134,16 @@ def tune(
         best = _by_likelihood(start, progress)
     else:
         best = evolve(
-            start, axes, evaluations=evaluations, seed=seed, jobs=jobs, progress=progress, objective=objective
+            start,
+            axes,
+            evaluations=evaluations,
+            seed=seed,
+            jobs=jobs,
+            progress=progress,
+            objective=objective,
+            must_last=not allow_exhausted,
         )
-    guarantee = requested.entrants[0].guarantee
+    guarantee, scores = requested.entrants[0].guarantee, best.scores
     assert guarantee is not None
     tuned = Tuned(
         version=__version__,
@@ -154,6 +168,9 @@ def tune(
         crps_after=best.scores.crps,
         coverage_before=before.coverage,
         coverage_after=best.scores.coverage,
+        burn_in=config.burn_in,
+        exhausted_at=None if scores.exhausted_at is None else config.data.first + scores.exhausted_at,
+        exhausted_servers=scores.exhausted_servers,
         sha256=counts_digest(np.concatenate(truths)),
         model=best.model,
         tuning=best.tuning,

@@ -26,6 +26,9 @@ _COMMENTS = {
     "objective": "what the search has minimised",
     "crps_before": "mean CRPS of estimates with their intervals, in parts of a region's mean count: before and after",
     "coverage_before": "share of the 95% intervals that contain the truth: before and after",
+    "burn_in": "slots at the beginning of the span that were not scored",
+    "exhausted_at": "median slot from which on servers had no budget for another sample",
+    "exhausted_servers": "share of the servers whose budget was exhausted before the end of the span",
     "sha256": "digest of the counts that it was tuned on",
 }
 _NO_LIKELIHOOD = "theta, xi, sample_fraction and rescue_theta have no likelihood and stay as they are."
@@ -36,7 +39,7 @@ def toml_text(tuned: Tuned) -> str:
     lines = ["# Parameters from `dpcrowd tune`; `dpcrowd simulate --tuning FILE` reads them.", "", "[tuned]"]
     for key in SECTIONS["tuned"]:
         value = getattr(tuned, "version" if key == "dpcrowd" else key)
-        if key in OPTIONAL and (value == "" or (isinstance(value, float) and math.isnan(value))):
+        if key in OPTIONAL and (value is None or value == "" or (isinstance(value, float) and math.isnan(value))):
             continue  # not known
         if key in _COMMENTS:
             lines.append(f"# {_COMMENTS[key]}")

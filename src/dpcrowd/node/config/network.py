@@ -199,16 +199,18 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         delays = np.unique(np.where(hops < 0, NEVER, 0), axis=0)
         if len(delays) > PREDICTED:
             delays = delays[np.linspace(0, len(delays) - 1, PREDICTED).astype(np.int64)]
+        model = self.model()
+        level = np.full(len(self.regions), self.population / len(self.regions))
         return PublicFacts(
             guarantee=self.guarantee(),
-            model=self.model(),
+            model=model,
             shares=self.shares,
             delays=delays,
             phases=self._offsets,
             alpha=self.method.tuning.alpha,
             observation=self.method.observation,
             form=self.method.form,
-            level=np.full(len(self.regions), self.population / len(self.regions)),
+            level=level if model.course is None else model.course.profile.mean(axis=0),
             turnover=1.0 if self.method.turnover is None else self.method.turnover,
         )
 

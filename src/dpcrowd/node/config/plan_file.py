@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput
+from dpcrowd.models.file import parse_model
+from dpcrowd.node.config.kinds import Duration
 from dpcrowd.node.config.network import NetworkConfig
-from dpcrowd.node.config.read import convert_network, read_text, read_toml
+from dpcrowd.node.config.read import convert_network, network_text, read_text, read_toml
 from dpcrowd.node.config.samples import placeholder_key
 
 __all__ = ["NetworkPlan", "read_plan"]
@@ -25,11 +28,13 @@ _FIRST_PORT = 1024
 class NetworkPlan:
     """A plan as a network with placeholders for id, times, endpoints and keys.
 
-    has_slot  whether the plan gives the length of a slot; if not, it is a placeholder, too
+    has_slot    whether the plan gives the length of a slot; if not, it is a placeholder, too
+    model_file  the file of the process model, if the plan has one; its text is in `network.method.model`
     """
 
     network: NetworkConfig
     has_slot: bool
+    model_file: Path | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -39,7 +44,8 @@ class NetworkPlan:
 def read_plan(path: str | os.PathLike[str]) -> NetworkPlan:
     """Return the plan in a file."""
     where = os.fspath(path)
-    raw = read_toml(read_text(path), where)
+    model = _model_name(read_toml(read_text(path), where))
+    raw = read_toml(network_text(path), where)
     if not isinstance(raw.pop("plan", None), dict):
         raise BadInput(f"{where}: not a plan, since it has no table [plan]; write one with `dpcrowd plan --toml FILE`.")
     general = raw.get("network", {})
@@ -49,10 +55,33 @@ def read_plan(path: str | os.PathLike[str]) -> NetworkPlan:
             "--static, or with links of your own (--graph FILE)."
         )
     if isinstance(general, dict):
-        raw["network"] = _GENERAL | general
+        raw["network"] = _GENERAL | _slot_of_model(raw) | general
     if isinstance(raw.get("server"), list):
         raw["server"] = [_with_placeholders(server, number) for number, server in enumerate(raw["server"])]
-    return NetworkPlan(convert_network(raw, where), isinstance(general, dict) and "slot" in general)
+    return NetworkPlan(
+        convert_network(raw, where),
+        isinstance(general, dict) and "slot" in general,
+        None if model is None else Path(path).absolute().parent / model,
+    )
+
+
+def _model_name(raw: dict[str, Any]) -> str | None:
+    """Return how the plan names the file of its process model; None: it has no model."""
+    scheme = raw.get("scheme")
+    name = scheme.get("model") if isinstance(scheme, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _slot_of_model(raw: dict[str, Any]) -> dict[str, str]:
+    """Return the length of the slots that the process model is for, as a placeholder; nothing if it does not say."""
+    text = _model_name(raw)
+    if text is None:
+        return {}
+    try:
+        slot = parse_model(text, "the model").slot
+    except BadInput:  # the network's own checks refuse it, with the name of the setting
+        return {}
+    return {} if slot is None else {"slot": str(Duration(slot * 1000))}
 
 
 def _with_placeholders(server: Any, number: int) -> Any:

@@ -77,7 +77,10 @@ def network_text(path: str | os.PathLike[str]) -> str:
     line = _MODEL.search(text, text.index("[scheme]") if "[scheme]" in text else 0)
     if line is None:
         raise BadInput(f"{where}: scheme.model: write it as a line of its own in [scheme]: model = {json.dumps(name)}")
-    content = json.dumps(read_text(Path(path).absolute().parent / name), ensure_ascii=False)
+    try:
+        content = json.dumps(read_text(Path(path).absolute().parent / name), ensure_ascii=False)
+    except BadInput as error:
+        raise BadInput(f"{where}: scheme.model: {error}") from None
     return f"{text[: line.start()]}model = {content}{text[line.end() :]}"
 
 

@@ -81,6 +81,8 @@ def sample_network(
     turnover: float | None = None,
     share_width: float | None = None,
     process_var: float | Sequence[float] | None = None,
+    model: str | None = None,
+    learn: bool | None = None,
     observation: str = "binomial",
     shares: Mapping[str, float] | None = None,
     shares_by_region: Mapping[str, Mapping[str, float]] | None = None,
@@ -100,6 +102,8 @@ def sample_network(
                  `samples`, `reach`, `lag`, `groups`, `turnover` and `share_width` instead, and those that are None have
                  its defaults
     process_var  Q, one number or one per region; default: `usual_process_var`
+    model        the name of a process model's file beside the network.toml, instead of process_var
+    learn        whether servers learn how well the model fits; None: the default
     """
     names = sample_names(servers) if isinstance(servers, int) else tuple(servers)
     variance = usual_process_var(population, len(regions)) if process_var is None else process_var
@@ -129,7 +133,9 @@ def sample_network(
         scheme=quoted(scheme),
         schedule=_records(of_relay) if scheme == "relay" else _schedule(interval),
         others=_ADAPTIVE if scheme == "relay" else _records({}),
-        process_var=_numbers(variance),
+        process_var=f"{'' if model is None else '#+ '}process_var = {_numbers(variance)}",
+        model=f"{'#+ ' if model is None else ''}model = {quoted(model or 'model.toml')}",
+        learn="#+ learn = true" if learn is None else f"learn = {str(learn).lower()}",
         observation=_observation(observation),
         servers="\n".join(
             _server(

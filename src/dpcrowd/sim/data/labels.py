@@ -35,6 +35,11 @@ class _Kind:
     position: Callable[[str], int]
     label: Callable[[int], str]
 
+    def steps(self, number: int) -> str:
+        """Return in words how long steps are that have this length in units."""
+        unit = self.unit.removesuffix("s") if number == 1 and self.unit != " s" else self.unit
+        return f"{number}{unit}"
+
 
 def read_labels(table: Table, column: int) -> tuple[str, ...]:
     """Return the labels of a column, checked."""
@@ -95,11 +100,14 @@ def _check_order(table: Table, name: str, labels: Sequence[str], kind: _Kind) ->
         if step > usual:
             missing = kind.label(positions[row - 1] + usual)
             raise BadInput(
-                f"{where}: {name} '{missing}' is missing before '{after}' (steps are {usual}{kind.unit}); fill it "
+                f"{where}: {name} '{missing}' is missing before '{after}' (each step is {kind.steps(usual)}); fill it "
                 "in, or end the file before it."
             )
         if step < usual:
-            raise BadInput(f"{where}: {name} '{after}' is {step}{kind.unit} after '{before}', other steps are {usual}.")
+            raise BadInput(
+                f"{where}: {name} '{after}' is {kind.steps(step)} after '{before}', other steps are "
+                f"{kind.steps(usual)}."
+            )
 
 
 def _kind_of(labels: Sequence[str], name: str) -> _Kind | None:

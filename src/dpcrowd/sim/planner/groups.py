@@ -32,20 +32,27 @@ class GroupsPlan:
     draws          of noise per record with groups; there is one per region without
     total_error    sum of the regions' expected absolute errors over the sum of their levels, without groups
     grouped_error  the same with groups
+    in_use         whether the network file that is planned with has groups already
     """
 
     recommended: Groups
     draws: int
     total_error: float
     grouped_error: float
+    in_use: bool = False
 
-    def remark(self, regions: int, course: bool) -> str | None:
-        """Return a sentence for the plan's reader; None if no region would be joined."""
+    def remark(self, regions: int, course: bool, file: str | None = None) -> str | None:
+        """Return a sentence for the plan's reader; None if no region would be joined.
+
+        file  the network file that has groups already; None: they would be new
+        """
         if self.draws == regions:
             return None
         with_groups, without = (f"{float(f'{100 * e:.3g}'):,g}%" for e in (self.grouped_error, self.total_error))
         change = f"{with_groups} of all people instead of {without}"
         number = "1 draw" if self.draws == 1 else f"{self.draws} draws"
+        if file is not None:
+            return self._remark_in_use(regions, course, file, number, change, with_groups == without)
         joined = f"of {regions} regions, servers would join the small ones into groups with {number} of noise"
         if self.recommended == "auto":
             return f'{joined}: a total error of {change}. Give groups = "auto" (--groups auto).'
@@ -57,6 +64,22 @@ class GroupsPlan:
                 'groups = "auto" is better; compare both with `dpcrowd simulate --model`.'
             )
         return f'{joined}: a total error of {change}. That is not worth it: leave groups "off".'
+
+    def _remark_in_use(self, regions: int, course: bool, file: str, number: str, change: str, same: bool) -> str:
+        """Return the sentence for a network whose file has groups already."""
+        in_use = (
+            f"'{file}' has groups = \"auto\": of {regions} regions, servers join the small ones into groups with "
+            f"{number} of noise"
+        )
+        effect = "the same total error with and without" if same else f"a total error of {change} without groups"
+        if self.recommended == "auto":
+            return f"{in_use}: {effect}. The errors above are those without groups."
+        if course:
+            return (
+                f"{in_use}: {effect}, if regions are independent. Where they rise and fall together, groups are "
+                "better; compare both with `dpcrowd simulate --model`."
+            )
+        return f'{in_use}: {effect}. That is not worth it: groups = "off" is as good or better.'
 
 
 def plan_groups(facts: PublicFacts, prediction: Prediction) -> GroupsPlan:

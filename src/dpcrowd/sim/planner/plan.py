@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput, unknown_name
-from dpcrowd.models.file import read_model
 from dpcrowd.models.model import Model
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.relay import Hops
+from dpcrowd.sim.adopted import adopt_model
 from dpcrowd.sim.configure import SharesLike
 from dpcrowd.sim.data import PAPER_SETS
 from dpcrowd.sim.data.checkins import slot_length_us
@@ -75,6 +76,19 @@ class PlanRow:
 
 
 @dataclass(frozen=True)
+class KnownModel:
+    """The process model of a plan.
+
+    path   its file; None: a model without a file was given
+    learn  whether servers learn how well it fits, as a network.toml states it; None: nothing is stated
+    """
+
+    fitted: Model
+    path: Path | None = None
+    learn: bool | None = None
+
+
+@dataclass(frozen=True)
 class NetworkPlan:
     """A plan; `samples` and `reach` are recommended, unless they were given.
 
@@ -88,6 +102,7 @@ class NetworkPlan:
     remarks         what cannot be reached, and what the plan assumes
     server_names    those of a network.toml or of a file of shares; None: the servers have no names yet
     groups          what is predicted of small regions that share one draw of noise
+    model           the process model that servers know, if any
     """
 
     request: PlanRequest
@@ -111,6 +126,7 @@ class NetworkPlan:
     server_names: tuple[str, ...] | None = None
     shares_by_region: tuple[tuple[float, ...], ...] | None = None
     groups: GroupsPlan | None = None
+    model: KnownModel | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values, as `dpcrowd plan --json` prints it."""
@@ -130,6 +146,7 @@ class NetworkPlan:
             "observation": self.observation,
             "hops_per_slot": request.hops_per_slot,
             "turnover": request.turnover,
+            "model": None if self.model is None else self.model.fitted.file,
             "slot_seconds": slot,
             "samples": self.samples,
             "reach": self.reach,
@@ -179,7 +196,7 @@ def plan(
     process_var  Q, the variance of the change of a region's count in one slot: one number or a list
     data         public data instead, from which levels and Q are estimated (`dpcrowd.load_data`, options: `loading`)
     model        a process model of `dpcrowd fit`, or its file, instead of level, Q and data: what servers know
-                 beforehand
+                 beforehand; default: that of a network.toml, unless level, Q or data are given, or model="none"
     samples      per window or horizon; default: the best number
     reach        hops that records travel, or "all"; default: the recommended number
     slot         the length of a slot ("15m", or seconds), for traffic per day
@@ -190,7 +207,8 @@ def plan(
                  server,region,share; default: those of a network.toml, else "equal", but "uniform" for the paper's data
                  sets
     graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml, whose shares, slot, guarantee,
-                 Q, observation, samples, reach, lag and turnover are taken, too, where they are not given
+                 Q or process model, observation, samples, reach, lag and turnover are taken, too, where they are not
+                 given
     epsilons     of the table; default: from a tenth to ten times epsilon
     advice       whether to look for what would help where something cannot be reached (it takes seconds)
     settings     epsilon, window, horizon, servers, density, dynamic, users, observation, hops_per_slot, lag, seed,
@@ -207,7 +225,6 @@ def plan(
     for name in settings:
         if name not in _SETTINGS:
             raise unknown_name("setting of a plan", name, _SETTINGS)
-    fitted = None if model is None else model if isinstance(model, Model) else read_model(model)
     arguments: dict[str, Any] = {
         **settings,
         "slot": None if slot is None else slot_length_us(slot) / 1e6,
@@ -218,6 +235,8 @@ def plan(
     }
     remarks: list[str] = []
     file = read_network_file(graph) if is_network_file(graph) else None
+    known, model_remarks = _known_model(model, file, {"level": level, "process_var": process_var, "data": data})
+    fitted = None if known is None else known.fitted
     if file is not None:
         without = ["samples", "reach"] if solve_for is not None else []
         without += ["process_var"] if data is not None or fitted is not None else []
@@ -225,8 +244,14 @@ def plan(
         arguments, remarks = adopt_settings(file, arguments, without)
         level, other_regions = name_levels(level, file)
         remarks += other_regions
+    remarks += model_remarks
     samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
-    levels = _levels(level, process_var, data, fitted, {"seed": settings.get("seed") or 0, **(loading or {})})
+    if fitted is None:
+        levels = read_levels(level, process_var, data, **{"seed": settings.get("seed") or 0, **(loading or {})})
+    else:
+        _refuse_beside_model(level, process_var, data)
+        regions, other_regions = _regions_of_model(fitted, file)
+        levels, remarks = levels_of_model(fitted, regions, arguments["slot"]), remarks + other_regions
     names = _read_shares(arguments, levels, file)
     values = {name: value for name, value in arguments.items() if value is not None}
     values = _defaults(_is_of_paper(data), values.get("slot")) | values
@@ -235,7 +260,7 @@ def plan(
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
     if fitted is not None:
-        remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.source))
+        remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.source or "none given"))
     if target is not None and solve_for is not None:
         solution = solve(request, target.reached, solve_for, reach)
         if solution is None:
@@ -252,8 +277,8 @@ def plan(
         texts = [None if target is None else advice_on_goal(request, prediction, target)]
         texts.append(advice_on_hidden(request, prediction))
         remarks += [f"{text}." for text in texts if text is not None]
-    learns_shares = file is not None and bool(file.crowd.get("share_width"))
-    return _assemble(request, prediction, target, solution, remarks, epsilons, names, learns_shares)
+    assembled = _assemble(request, prediction, target, solution, remarks, epsilons, names, file)
+    return replace(assembled, model=known)
 
 
 _SETTINGS = (
@@ -300,22 +325,43 @@ def _is_of_paper(data: str | os.PathLike[str] | DataSet | None) -> bool:
     return data is not None and (data.name if isinstance(data, DataSet) else os.fspath(data)) in PAPER_SETS
 
 
-def _levels(
-    level: object | None,
-    process_var: object | None,
-    data: str | os.PathLike[str] | DataSet | None,
-    model: Model | None,
-    loading: dict[str, Any],
-) -> Levels:
-    """Return what is expected: by a model, or by levels or data; both together are refused."""
+def _known_model(
+    model: Model | str | os.PathLike[str] | None, file: NetworkFile | None, instead: dict[str, object]
+) -> tuple[KnownModel | None, list[str]]:
+    """Return the process model that was given, else that of a network file, and remarks on it."""
+    only_level = instead["level"] is not None and instead["process_var"] is None and instead["data"] is None
+    if model is None and file is not None and file.model is not None and only_level:
+        raise BadInput(
+            f"levels were given without a process variance, and '{file.path}' has a process model instead of one; "
+            "leave the levels out (--level), or give both (--process-var)."
+        )
+    fitted, remarks = adopt_model(model, file, instead)
+    remarks = [f"{remark[0].lower()}{remark[1:]}" for remark in remarks]
+    if fitted is None:
+        return None, remarks
     if model is None:
-        return read_levels(level, process_var, data, **loading)
+        assert file is not None
+        return KnownModel(fitted, file.model_path, file.learn), remarks
+    return KnownModel(fitted, None if isinstance(model, Model) else Path(model)), remarks
+
+
+def _refuse_beside_model(level: object | None, process_var: object | None, data: object | None) -> None:
+    """Refuse levels, variances or data beside a model, which has its own."""
     if level is not None or process_var is not None or data is not None:
         raise BadInput(
             "a model was given, which has levels and variances of its own; leave level, process_var and data out "
             "(--level, --process-var, --data)."
         )
-    return levels_of_model(model)
+
+
+def _regions_of_model(model: Model, file: NetworkFile | None) -> tuple[tuple[str, ...], list[str]]:
+    """Return the regions that are planned: those of a network file if the model has them; and a remark if not."""
+    if file is None or not file.regions:
+        return (), []
+    if set(file.regions) <= set(model.names):
+        return file.regions, []
+    names = ", ".join(file.regions)
+    return (), [f"this plan has other regions ({len(model.names)}), but '{file.path}' has {names}."]
 
 
 def _assemble(
@@ -326,7 +372,7 @@ def _assemble(
     remarks: list[str],
     epsilons: Sequence[float] | None,
     names: tuple[str, ...] | None,
-    learns_shares: bool,
+    file: NetworkFile | None,
 ) -> NetworkPlan:
     config = config_of(request)
     static = None if config.network.dynamic else _links(request)
@@ -339,11 +385,13 @@ def _assemble(
     by_reach.append(by_reach.pop(0))  # "all" comes last
     facts = facts_of(request, prediction.reach)
     # Groups need one share per server, and relay refuses them together with shares that it learns.
+    learns_shares = file is not None and bool(file.crowd.get("share_width"))
     groups = None if request.has_shares_by_region or learns_shares else plan_groups(facts, prediction)
-    if groups is not None and (
-        (remark := groups.remark(len(request.levels), facts.model.course is not None)) is not None
-    ):
-        remarks = [*remarks, remark]
+    if groups is not None:
+        grouping_file = file.path if file is not None and file.crowd.get("groups") == "auto" else None
+        groups = replace(groups, in_use=grouping_file is not None)
+        remark = groups.remark(len(request.levels), facts.model.course is not None, grouping_file)
+        remarks = remarks if remark is None else [*remarks, remark]
     return NetworkPlan(
         request=request,
         guarantee=guarantee_of(request),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import count
 
 import numpy as np
 
@@ -122,11 +123,40 @@ def _draws(request: PlanRequest) -> int:
     return _SHARES if config_of(request).network.dynamic and request.has_drawn_shares else 1
 
 
+class _Choices:
+    """The choices of a reach, each computed when it is first asked for and then remembered."""
+
+    def __init__(self, computed: Iterator[ReachChoice]) -> None:
+        self._computed = computed
+        self.known: list[ReachChoice] = []
+
+    def __iter__(self) -> Iterator[ReachChoice]:
+        for number in count():
+            if number == len(self.known):
+                choice = next(self._computed, None)
+                if choice is None:
+                    return
+                self.known.append(choice)
+            yield self.known[number]
+
+
+@lru_cache(maxsize=64)
+def _choices(request: PlanRequest, samples: int | None) -> _Choices:
+    return _Choices(reach_choices(lambda reach: facts_of(request, reach), samples))
+
+
 def choices(request: PlanRequest, samples: int | None = None) -> Iterator[ReachChoice]:
     """Yield the choices of a reach, "all" first, with this number of samples, or the best one of each."""
     if samples is not None:
         samples = request.scheme("all", samples).samples_per(request.length)  # refuses more than one per slot
-    return reach_choices(lambda reach: facts_of(request, reach), samples)
+    return iter(_choices(request, samples))
+
+
+def _best_samples(request: PlanRequest, reach: Hops) -> int:
+    """Return the best number of samples for a reach, which the choice of the reach may have computed already."""
+    known = (choice.samples for choice in _choices(request, None).known if choice.reach == reach)
+    samples = next(known, None)
+    return best_samples(facts_of(request, reach)) if samples is None else samples
 
 
 def predict(request: PlanRequest, reach: Hops | None = None, samples: int | None = None) -> Prediction:
@@ -135,7 +165,9 @@ def predict(request: PlanRequest, reach: Hops | None = None, samples: int | None
         choice = best_reach(choices(request, samples))
         reach, samples = choice.reach, choice.samples
     facts = facts_of(request, reach)
-    samples = best_samples(facts) if samples is None else request.scheme(reach, samples).samples_per(request.length)
+    if samples is None:
+        samples = _best_samples(request, reach)
+    samples = request.scheme(reach, samples).samples_per(request.length)
     draws = [facts, *(facts_of(request, reach, run) for run in range(1, _draws(request)))]
     deviation = np.mean([_in_parts(one, lambda part: predicted_deviation(part, [samples])[0]) for one in draws], axis=0)
     series = request.levels.series

@@ -1,7 +1,8 @@
 """What would help where a region cannot be told from 0, or a goal is missed: only what the recursion confirms.
 
 Five remedies are tried, each alone: a larger epsilon, longer slots, more servers, records that travel all hops within
-a slot, and regions merged into one.
+a slot, and regions merged into one. Where a number of samples was given and the best number is enough, that is the
+remedy: the others are confirmed with the best number, too, and would be named although they are not needed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def advice_on_hidden(request: PlanRequest, prediction: Prediction) -> str | None
     def visible(other: Prediction) -> bool:
         return largest not in other.hidden
 
-    remedies = _remedies(request, visible, prediction.reach)
-    merged = merged_regions(request, prediction, largest)
+    remedies = _remedies(request, visible, prediction)
+    merged = merged_regions(request, prediction, largest) if not visible(predict(request, prediction.reach)) else None
     if merged is not None:
         remedies.insert(0, merged)
     return f"{problem}. {_joined(remedies, 'shows it', request)}"
@@ -50,12 +51,17 @@ def advice_on_goal(request: PlanRequest, prediction: Prediction, goal: Goal) -> 
     value = goal.value(prediction)
     return (
         f"the goal of {goal} is missed with ε = {request.epsilon:g}: {float(f'{100 * value:.3g}'):,g}% are expected. "
-        f"{_joined(_remedies(request, goal.reached, prediction.reach), 'reaches it', request)}"
+        f"{_joined(_remedies(request, goal.reached, prediction), 'reaches it', request)}"
     )
 
 
-def _remedies(request: PlanRequest, condition: Condition, reach: Hops) -> list[str]:
+def _remedies(request: PlanRequest, condition: Condition, prediction: Prediction) -> list[str]:
     """Return the changes that fulfil a condition, each alone, in words."""
+    reach = prediction.reach
+    best = predict(request, reach)
+    if condition(best):
+        number = "1 sample" if best.samples == 1 else f"{best.samples} samples"
+        return [f"take {number} instead of {prediction.samples} (--samples)"]
     texts = []
     for variable, verb in _VERBS.items():
         solution = _solved(request, condition, variable, reach)

@@ -52,7 +52,7 @@ def errors_on_staying_run(facts: PublicFacts, samples: int, levels: Floats) -> F
         levels = levels[: facts.guarantee.length]
     levels = levels[:, facts.regions]
     noise = record_noise(facts, samples)
-    records = ArrivingRecords(facts, samples, facts.alpha * noise)
+    records = ArrivingRecords(facts, (samples,), (facts.alpha * noise,))
     series = _Followed(records, noise, levels)
     deepest, slots = records.deepest, len(levels)
     first = min(BURN_IN, slots // 2)

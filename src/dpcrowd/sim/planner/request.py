@@ -23,10 +23,11 @@ from dpcrowd.arrays import Floats, Shares
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import Course, Observation, ProcessModel
 from dpcrowd.models.model import Model
-from dpcrowd.models.season import SlotTimes
+from dpcrowd.models.season import SECOND, SlotTimes
 from dpcrowd.privacy import Users
 from dpcrowd.schemes.relay import Hops, Relay
 from dpcrowd.schemes.tuning import Tuning
+from dpcrowd.sim.adopted import NO_MODEL
 from dpcrowd.sim.config import DEFAULT_WINDOW, SimulationConfig
 from dpcrowd.sim.configure import configure, network_spec
 from dpcrowd.sim.data.dataset import DataSet
@@ -123,15 +124,20 @@ class Levels:
         return Levels(self.regions, level, inverse, tuple(variances), transition=tuple(transitions))
 
 
-def levels_of_model(model: Model) -> Levels:
-    """Return what a process model expects, averaged over its season."""
-    process = model.process_model(model.names, _some_times(model))
+def levels_of_model(model: Model, regions: Sequence[str] = (), slot: float | None = None) -> Levels:
+    """Return what a process model expects, averaged over its season.
+
+    regions  in this order; default: those of the model
+    slot     the length of the slots in seconds, which has to be that of the model; None: unknown
+    """
+    names = tuple(regions) or model.names
+    process = model.process_model(names, _some_times(model, slot))
     course = process.course
     assert course is not None
     level = np.maximum(course.profile.mean(axis=0), 1e-9)
     inverse = (1.0 / np.maximum(course.profile, 1.0)).mean(axis=0)
     return Levels(
-        model.names,
+        names,
         _floats(level),
         _floats(inverse),
         _floats(process.process_var),
@@ -139,9 +145,10 @@ def levels_of_model(model: Model) -> Levels:
     )
 
 
-def _some_times(model: Model) -> SlotTimes | None:
-    """Return times with slots of the model's length; when they begin makes no difference to an average."""
-    return None if model.slot is None else SlotTimes(model.begins or 0, model.slot)
+def _some_times(model: Model, slot: float | None) -> SlotTimes | None:
+    """Return times with slots of this length; when they begin makes no difference to an average."""
+    length = model.slot if slot is None else round(slot * SECOND)
+    return None if length is None else SlotTimes(model.begins or 0, length)
 
 
 def read_levels(
@@ -334,6 +341,7 @@ class PlanRequest:
             runs=1,
             burn_in=0,
             shares=self._explicit_shares(),
+            model=NO_MODEL,  # what is known of the crowd is in the data already
             **{name: getattr(self, name) for name in _SETTINGS},
         )
 

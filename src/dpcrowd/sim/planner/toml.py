@@ -7,9 +7,12 @@ keys; and the links, if the planned network draws them anew in every slot.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+from dpcrowd.models.season import SECOND
+from dpcrowd.models.season import duration_text as length_text
 from dpcrowd.sim.export import check_writable, refuse_failed_write
 from dpcrowd.sim.planner.plan import NetworkPlan
 from dpcrowd.sim.planner.request import EQUAL
@@ -18,8 +21,8 @@ from dpcrowd.sim.planner.solve import duration_text
 __all__ = ["toml_text", "write_plan"]
 
 
-def toml_text(plan: NetworkPlan) -> str:
-    """Return the text of the file."""
+def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
+    """Return the text of the file; the path of a process model is relative to `folder`, where the file will be."""
     request, guarantee = plan.request, plan.guarantee
     missing = ["[network] id, epoch, grace and deadline", "endpoint and keys of each [[server]]"]
     if request.slot is None:
@@ -39,10 +42,8 @@ def toml_text(plan: NetworkPlan) -> str:
         lines.append(f"# Shares are placeholders, too: random numbers ({request.shares}). Give each server its own.")
     elif request.shares == EQUAL:
         lines.append("# Shares are equal parts, by default. Give each server its own where you know better.")
-    if request.levels.transition is not None:
-        lines.append(
-            "# The plan knows a process model: give it to the network, as [scheme] model in place of process_var."
-        )
+    process, remark = _process(plan, folder)
+    lines += [] if remark is None else [f"# {remark}"]
     network: dict[str, Any] = {} if request.slot is None else {"slot": duration_text(request.slot)}
     network |= {
         "population": max(1, round(sum(request.levels.level))),
@@ -69,8 +70,8 @@ def toml_text(plan: NetworkPlan) -> str:
             "reach": plan.reach,
             "lag": request.lag,
             **({} if request.turnover == 1.0 else {"turnover": request.turnover}),
-            **({"groups": "auto"} if plan.groups is not None and plan.groups.recommended == "auto" else {}),
-            "process_var": [float(value) for value in request.levels.process_var],
+            **({"groups": "auto"} if _has_groups(plan) else {}),
+            **process,
             "observation": plan.observation,
         },
     )
@@ -98,8 +99,35 @@ def write_plan(plan: NetworkPlan, path: str | Path) -> Path:
     file = Path(path)
     check_writable(file)
     with refuse_failed_write(file):
-        file.write_text(toml_text(plan), encoding="utf-8")
+        file.write_text(toml_text(plan, file.absolute().parent), encoding="utf-8")
     return file
+
+
+def _has_groups(plan: NetworkPlan) -> bool:
+    """Whether the network groups small regions: it does already, or it is recommended."""
+    return plan.groups is not None and (plan.groups.in_use or plan.groups.recommended == "auto")
+
+
+def _process(plan: NetworkPlan, folder: str | os.PathLike[str]) -> tuple[dict[str, Any], str | None]:
+    """Return the settings of the process, Q or a model, and a remark on a model that the file cannot name."""
+    slot, model = plan.request.slot, plan.model
+    process_var = {"process_var": [float(value) for value in plan.request.levels.process_var]}
+    if model is None:
+        return process_var, None
+    length = model.fitted.slot
+    if slot is not None and length is not None and length != round(slot * SECOND):
+        return process_var, (
+            f"The plan knows a process model of slots of {length_text(length)}, and has slots of "
+            f"{duration_text(slot)}: fit it again on these, and give it to the network, as [scheme] model in place of "
+            "process_var."
+        )
+    if model.path is None:
+        return process_var, (
+            "The plan knows a process model that has no file: write it (dpcrowd.fit(..., out=FILE)), and give it to "
+            "the network, as [scheme] model in place of process_var."
+        )
+    learn = {} if model.learn is None else {"learn": model.learn}
+    return {"model": os.path.relpath(model.path, folder), **learn}, None
 
 
 def _section(title: str, values: dict[str, Any]) -> list[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpcrowd.cli.main import main
+from dpcrowd.cli.tune import _exhaustion
 from dpcrowd.experiments.tune import tune as tune_module
-from dpcrowd.sim.tuned import read_tuned
+from dpcrowd.sim.tuned import Tuned, read_tuned
 
 TINY = ["--servers", "4", "--density", "0.5", "--burn-in", "5", "--runs", "1", "--evaluations", "16", "--jobs", "1"]
 TABLE = """
@@ -149,3 +151,31 @@ def test_without_a_file_the_table_says_that_nothing_was_kept(capsys: pytest.Capt
     assert "Q of 6 regions" in out
     assert "A: share of people who stay" in out
     assert not list(folder.glob("*.toml"))
+
+
+def test_an_exhausted_budget_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters with which servers sample in four slots and then never again look good in every other row."""
+    words = _words("--scheme", "dpcrowd", "--method", "likelihood")
+    assert main([*words, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)["tuned"]
+    assert (printed["exhausted_at"] is None) == (printed["exhausted_servers"] == 0.0)
+    assert printed["burn_in"] == 5
+    real = tune_module.evaluate
+    exhausted = {"exhausted_at": 4, "exhausted_servers": 0.75, "lost_slots": 0.6}
+    monkeypatch.setattr(tune_module, "evaluate", lambda config: replace(real(config), **exhausted))
+    assert main(words) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "budget exhausted at slot 4 (75% of the servers)" in out
+    assert "budget exhausted at slot 4, of slots 0 to 29" in out
+    assert "--method evolution does" in out
+    assert "errors count from slot 5 of these on (--burn-in)" in out
+    tuned = read_tuned_of(words, capsys)
+    assert "try more (--evaluations)" in _exhaustion(replace(tuned, method="evolution"), allowed=False)
+    assert "(--allow-exhausted)" in _exhaustion(replace(tuned, method="evolution"), allowed=True)
+
+
+def read_tuned_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> Tuned:
+    """Return what a command writes, without what it prints."""
+    assert main([*words, "--out", "t.toml"]) == 0
+    capsys.readouterr()
+    return read_tuned("t.toml")

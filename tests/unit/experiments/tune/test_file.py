@@ -47,6 +47,9 @@ def _tuned(**changes: Any) -> Tuned:
         "crps_after": 0.2,
         "coverage_before": 0.97,
         "coverage_after": 0.94,
+        "burn_in": 2,
+        "exhausted_at": 14,
+        "exhausted_servers": 0.25,
         "sha256": counts_digest(COUNTS[:20]),
         "model": ProcessModel.of(1.0, [1e5 / 3, 2.0]),
         "tuning": {"theta": 1.25, "xi": 0.1},
@@ -66,8 +69,9 @@ def _tuned(**changes: Any) -> Tuned:
             "model": ProcessModel.of(1.0, np.ones(40) / 7),
         },
         {"tuning": {"gains": (0.9, 0.1, 0.0), "integral_window": 5}},
+        {"exhausted_at": None, "exhausted_servers": 0.0},
     ],
-    ids=["plain", "matrix", "vector", "likelihood", "many odd names", "other parameters"],
+    ids=["plain", "matrix", "vector", "likelihood", "many odd names", "other parameters", "a budget that lasts"],
 )
 def test_what_is_written_is_read_back_to_the_last_bit(changes: dict[str, Any], tmp_path: Path) -> None:
     """A simulation with the file must be the one that was tuned; the same parameters give the same bytes."""

@@ -35,7 +35,7 @@ COUNTS = np.abs(300 + np.random.default_rng(8).normal(0, 12, (80, 2)).cumsum(axi
 def test_every_scheme_gets_its_own_parameters_and_is_never_worse(scheme: str) -> None:
     """Present parameters are in the first population, so a result above them would be a bug of the search."""
     window = {"window": 10} if "finite" not in SCHEMES[scheme].kinds else {}
-    tuned = tune(scheme, COUNTS, runs=1, evaluations=16, jobs=1, **SMALL, **window)
+    tuned = tune(scheme, COUNTS, runs=1, evaluations=16, jobs=1, allow_exhausted=True, **SMALL, **window)
     assert tuned.crps_after <= tuned.crps_before
     assert tuned.coverage_after >= min(tuned.coverage_before, 0.9)
     assert ("process_var", *tuned.tuning) == TUNABLE[scheme]
@@ -123,7 +123,8 @@ def test_the_first_population_holds_the_present_parameters(monkeypatch: pytest.M
 @pytest.mark.parametrize("objective", search.OBJECTIVES)
 def test_no_variance_is_searched_unless_asked_for(objective: str) -> None:
     """A smaller Q often gives a smaller error, and intervals of 15 to 68% instead of 95%: that is left to `fit`."""
-    tuned = tune_sampling("dpcrowd", COUNTS, objective=objective, runs=1, evaluations=24, jobs=1, **SMALL)
+    more: dict[str, Any] = {"runs": 1, "evaluations": 24, "jobs": 1, "allow_exhausted": True, **SMALL}
+    tuned = tune_sampling("dpcrowd", COUNTS, objective=objective, **more)
     own = cut(counts_from_array(COUNTS), 0, 40).model.process_var
     np.testing.assert_array_equal(tuned.model.process_var, own)
     assert tuple(tuned.tuning) == ("theta", "xi", "sample_fraction")
@@ -180,8 +181,51 @@ def test_a_file_is_a_start_like_any_other() -> None:
 
 def test_a_start_beyond_the_axes_is_still_the_one_to_beat() -> None:
     """theta = 0 has no logarithm; it is a valid choice all the same, and may be the best."""
-    tuned = tune("dpcrowd", COUNTS, tuning={"theta": 0.0}, runs=1, evaluations=16, jobs=1, **SMALL)
+    more: dict[str, Any] = {"runs": 1, "evaluations": 16, "jobs": 1, "allow_exhausted": True, **SMALL}
+    tuned = tune("dpcrowd", COUNTS, tuning={"theta": 0.0}, **more)
     assert tuned.crps_after <= tuned.crps_before
+
+
+def test_a_budget_that_lasts_is_preferred() -> None:
+    """With T_s/T = 0.02 servers took their samples in the first slots and then none: a good score on few runs."""
+    more: dict[str, Any] = {"runs": 1, "evaluations": 12, "jobs": 1, **SMALL}
+    any_budget = tune_sampling("dpcrowd", COUNTS, allow_exhausted=True, **more)
+    lasting = tune_sampling("dpcrowd", COUNTS, **more)
+    assert any_budget.exhausted_at is not None
+    assert 0 < any_budget.exhausted_at < 40
+    assert 0.0 < any_budget.exhausted_servers <= 1.0
+    assert (lasting.exhausted_at, lasting.exhausted_servers) == (None, 0.0)
+    config = replace(configure("dpcrowd", COUNTS, runs=1, **SMALL), seed=SEED_OFFSET)
+    config = search.with_parameters(_on_span(config, 0, 40), any_budget.model, dict(any_budget.tuning))
+    scores = search.evaluate(config)
+    assert (scores.exhausted_at, scores.exhausted_servers) == (any_budget.exhausted_at, any_budget.exhausted_servers)
+
+
+def test_of_budgets_that_do_not_last_the_longest_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all candidates run out of budget, one of them has to be the answer, and the result has to say so."""
+    lost = iter(np.linspace(0.9, 0.5, 100))
+    scores = [search.Scores(0.1, 0.1, 0.95, 4, 1.0, 0.8)]
+
+    def exhausted(_config: Any) -> search.Scores:
+        scores.append(search.Scores(0.1, 0.1, 0.95, 4, 1.0, next(lost)))
+        return scores[-1]
+
+    monkeypatch.setattr(search, "evaluate", exhausted)
+    config = configure("dpcrowd", COUNTS, runs=1, **SMALL)
+    best = search.evolve(config, ("theta",), evaluations=10, seed=0, jobs=1)
+    assert best.scores.exhausted_at == 4
+    assert best.scores is scores[-1], "the last of them loses the fewest slots"
+
+
+def test_the_burn_in_fits_a_short_series() -> None:
+    """Twenty slots that are not scored would leave nothing of a series of as many."""
+    settings: dict[str, Any] = {"servers": 4, "density": 0.5, "runs": 1, "method": "likelihood"}
+    short = tune_sampling("dpcrowd", COUNTS, span="0:18", **settings)
+    assert short.burn_in == 1
+    assert tune_sampling("dpcrowd", COUNTS, span="0:18", burn_in=7, **settings).burn_in == 7
+    assert tune_sampling("dpcrowd", "linear", slots=400, **settings).burn_in == 20
+    with pytest.raises(BadInput, match="tuning needs at least 22, since errors count from slot 20 on"):
+        tune_sampling("dpcrowd", COUNTS, span="0:18", burn_in=20, **settings)
 
 
 def test_a_part_of_a_finite_stream_gets_its_part_of_epsilon() -> None:

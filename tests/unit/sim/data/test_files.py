@@ -116,6 +116,9 @@ def test_bad_cells_are_named(write: Write, text: str, message: str) -> None:
         ("2020-01-04 2020-01-11 2020-01-15 2020-01-22", r"line 4: week '2020-01-15' is 4 days after"),
         ("2020-01-04 2020-01-11 20-01-18", r"line 4: week '20-01-18' is not a date"),
         ("0 1 3 4", r"line 4: week '2' is missing before '3'"),
+        ("2020-01-01 2020-01-02 2020-01-04", r"'2020-01-03' is missing before '2020-01-04' \(each step is 1 day\)"),
+        ("2020-01-01T00:00:00 2020-01-01T00:00:01 2020-01-01T00:00:03", r"\(each step is 1 s\)"),
+        ("2020-01-01 2020-01-08 2020-01-15 2020-01-16", r"is 1 day after '2020-01-15', other steps are 7 days"),
         ("2014w52 2014w53 2015w02 2015w03", r"week 'ending 2015-01-10' is missing before '2015w02'"),
         ("201452 201501 201503 201504", r"is missing before '201503'"),
         (

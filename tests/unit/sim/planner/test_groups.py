@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import dpcrowd
+from dpcrowd.node.config.samples import sample_network
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.planner.groups import GroupsPlan
 from dpcrowd.sim.planner.toml import toml_text
@@ -57,3 +59,25 @@ def test_the_remark_is_readable_where_groups_change_nothing_or_there_is_one_draw
     large = GroupsPlan("auto", 2, 10.74, 3.45).remark(3, course=False)
     assert large is not None
     assert "2 draws of noise: a total error of 345% of all people instead of 1,070%." in large
+
+
+def test_groups_of_the_file_are_not_recommended_as_new(tmp_path: Path) -> None:
+    """Whoever has set groups already would look for a second setting; and the file of the plan has to keep them."""
+    level, variance = [1.0] * 12 + [500.0], [2.0] * 12 + [100.0]
+    text = sample_network(4, scheme="relay", regions=[f"r{k}" for k in range(13)], process_var=variance, groups="auto")
+    file = tmp_path / "network.toml"
+    file.write_text(text, encoding="utf-8")
+    result = dpcrowd.plan(level, graph=file, epsilons=[1.0], advice=False)
+    assert result.groups is not None
+    assert result.groups.in_use
+    (remark,) = (remark for remark in result.remarks if "of noise" in remark)
+    assert 'has groups = "auto"' in remark
+    assert "--groups auto" not in remark
+    assert 'groups = "auto"' in toml_text(result)
+    large = dpcrowd.plan([500.0] * 13, graph=file, epsilon=50.0, epsilons=[1.0], advice=False)
+    assert large.groups is not None
+    assert large.groups.recommended == "off"
+    assert 'groups = "auto"' in toml_text(large)
+    of_walk, of_model = (str(large.groups.remark(20, course, "net.toml")) for course in (False, True))
+    assert "That is not worth it" in of_walk
+    assert "if regions are independent" in of_model

@@ -11,6 +11,7 @@ import pytest
 
 import dpcrowd
 from dpcrowd.errors import BadInput
+from dpcrowd.schemes import prediction
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.planner.plan import NetworkPlan, plan
 from dpcrowd.sim.planner.plot import plot_plan
@@ -210,3 +211,18 @@ def test_wrong_input_is_refused(settings: dict[str, Any], words: str) -> None:
     """One line that says what is allowed, as everywhere."""
     with pytest.raises(BadInput, match=words):
         plan([5000, 800], **{**SMALL, **settings})
+
+
+def test_nothing_is_searched_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of reaches asks what the recommendation has asked already; searching again took a third of a plan."""
+    searched: list[int] = []
+    real = prediction.best_choice
+
+    def counted(facts: prediction.PublicFacts) -> tuple[int, float]:
+        searched.append(int((facts.delays >= 0).sum()))
+        return real(facts)
+
+    monkeypatch.setattr(prediction, "best_choice", counted)
+    result = plan([700, 90], process_var=9, servers=7, graph="ring", window=20, epsilon=0.31, epsilons=[0.31], slot=60)
+    assert len(result.by_reach) > 1
+    assert len(searched) == len(set(searched)) == len(result.by_reach)

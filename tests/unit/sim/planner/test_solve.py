@@ -57,7 +57,7 @@ def test_a_shorter_slot_does_not_change_which_regions_count() -> None:
 
 def test_the_fewest_servers_are_found() -> None:
     """With shares that do not depend on each other, more servers are more information."""
-    goal = parse_goal("35% in every region", LEVELS)
+    goal = parse_goal("23% in every region", LEVELS)
     solution = solve(request(epsilon=0.05), goal.reached, "servers", "all")
     assert solution is not None
     assert goal.reached(solution.prediction)
@@ -98,12 +98,12 @@ def test_what_cannot_be_solved_is_none_or_refused() -> None:
 @pytest.mark.slow
 def test_advice_names_what_shows_a_hidden_region() -> None:
     """ "It cannot be done" helps nobody; every remedy that is named was tried."""
-    poor = request(epsilon=0.02)
+    poor = request(epsilon=0.01)
     prediction = predict(poor, "all")
     assert prediction.hidden == (1, 2)
     text = advice_on_hidden(poor, prediction)
     assert text is not None
-    assert "with ε = 0.02 region 'west' of 60 people cannot be told from 0 (and 1 more" in text
+    assert "with ε = 0.01 region 'west' of 60 people cannot be told from 0 (and 1 more" in text
     epsilon = float(text.split("raise ε to ")[1].split(",")[0].rstrip(":."))
     assert 1 not in predict(replace(poor, epsilon=epsilon), "all").hidden
     assert "lengthen the slot to" in text
@@ -138,3 +138,15 @@ def test_advice_on_a_goal_that_is_missed() -> None:
 def test_durations_are_written_as_in_the_configuration(seconds: float, text: str) -> None:
     """`init --plan` reads them."""
     assert duration_text(seconds) == text
+
+
+def test_the_best_number_of_samples_is_the_remedy_where_it_is_enough() -> None:
+    """With a bad number of samples, a plan advised to raise ε to less than it was."""
+    poor = request(epsilon=0.05)
+    many = predict(poor, "all", 24)
+    assert many.hidden
+    text = advice_on_hidden(poor, many)
+    assert text is not None
+    best = predict(poor, "all").samples
+    number = "1 sample" if best == 1 else f"{best} samples"
+    assert text.endswith(f"Take {number} instead of 24 (--samples): this shows it")
