@@ -15,6 +15,7 @@ import pytest
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.live.process import check_keys
+from ports_support import ports_in_a_row
 
 SERVERS = ["server-1", "server-2", "server-3"]
 
@@ -192,7 +193,9 @@ def test_a_network_has_the_numbers_of_its_plan(tmp_path: Path, capsys: pytest.Ca
     """A plan that is copied by hand is copied wrongly; and what it leads to has to be ready to run."""
     file = _planned(tmp_path, capsys, "--slot", "15m", "--users", "roaming", "--hops-per-slot", "all")
     plan = tomllib.loads(file.read_text(encoding="utf-8"))
-    made = _made(capsys, str(tmp_path / "net"), "--dev", "--plan", str(file), "--port", "17447", "--http-port", "18080")
+    servers = len(plan["server"])
+    port, http_port = (str(ports_in_a_row(servers)) for _ in range(2))
+    made = _made(capsys, str(tmp_path / "net"), "--dev", "--plan", str(file), "--port", port, "--http-port", http_port)
     written = tomllib.loads((tmp_path / "net" / "network.toml").read_text(encoding="utf-8"))
     assert {**written["network"], **plan["network"]} == written["network"]
     for table in ("guarantee", "scheme"):
