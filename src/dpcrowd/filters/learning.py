@@ -81,8 +81,8 @@ _LEVEL_FAR_AWAY = (0.005, 0.0003)
 _ALONE = tuple((factor, w, w) for factor, w in ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05)))
 _PRIOR_REGIONS = 30.0
 """n0: how many regions the beliefs of the beginning count for, beside those that have records."""
-_STEPS = 6
-"""Steps of expectation and maximisation; more change the third digit of a weight."""
+_STEPS = 3
+"""Steps of expectation and maximisation; forty change errors by less than 1%, and coverage by less than 0.001."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,9 +219,9 @@ def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats) -> Floats:
     evidence = np.exp(bank.weight - beliefs.weight)
     regions, common = evidence.shape[-1], start
     for _ in range(_STEPS if beliefs.joint else 0):
-        weight = common * evidence
-        weight /= weight.sum(axis=0)
-        common = (_PRIOR_REGIONS * start + weight.sum(axis=-1, keepdims=True)) / (_PRIOR_REGIONS + regions)
+        weight = evidence / (common * evidence).sum(axis=0)
+        mean_weight = common * weight.sum(axis=-1, keepdims=True)
+        common = (_PRIOR_REGIONS * start + mean_weight) / (_PRIOR_REGIONS + regions)
     weight = common * evidence
     return np.asarray(weight / weight.sum(axis=0))
 
