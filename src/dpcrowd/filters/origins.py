@@ -91,7 +91,8 @@ class OriginScores:
             by_bits(words, *facts)
             return
         if (listed := compiled(judge_origins, engine)) is not None:
-            listed(*lists_of_one_type(indptr, indices), *facts)
+            indptr, indices = lists_of_one_type(indptr, indices)
+            listed(indptr, indices, *facts)
             return
         rows, origins = held_pairs(indptr, indices, table)
         rows, origins = rows[known[rows]], origins[known[rows]]
