@@ -87,7 +87,7 @@ class Opened:
         end = time.monotonic() + seconds
         while not self.page.evaluate(expression):
             assert time.monotonic() < end, f"still not true: {expression}; complaints: {self.complaints}"
-            self.page.wait_for_timeout(50)
+            self.page.wait_for_timeout(100)
 
     def shot(self, name: str) -> None:
         """Keep a screenshot of the complete page, if a folder for that is set."""
