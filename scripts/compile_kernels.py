@@ -1,7 +1,7 @@
 """Compile the kernels once, before several processes of the tests need them at the same time.
 
 Numba keeps the machine code beside the source. In a fresh clone every process that meets a kernel before it is kept
-would compile it: together the tests' processes would spend minutes on what one can do in fifteen seconds. A few slots
+would compile it: together the tests' processes would spend a minute on what one can do in fifteen seconds. A few slots
 of small networks use the kernels as the tests do; what is missing here is compiled by the test that needs it.
 """
 
