@@ -10,6 +10,7 @@ JOBS   ?= $(shell expr $(CORES) + 2)
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.installed-demo
+READY  := $(VENV)/.compiled
 
 # Compiled modules are kept even where the shell says otherwise: every process of the tests would compile them again, and
 # pytest every test file.
@@ -73,13 +74,21 @@ types: $(STAMP) ## mypy --strict
 layers: $(STAMP) ## import-linter: imports go downwards, the core does no I/O
 	$(BIN)/lint-imports
 
+# Each process of the tests would compile the kernels (15 s) and the test files (10 s) of a fresh clone for itself, all at
+# the same time. Later each compiles what has changed. If it fails here, the tests say why.
+$(READY): $(wildcard src/dpcrowd/kernels/*.py) | $(STAMP)
+	@echo "compiling kernels and test files, which the processes of the tests share"
+	@$(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 & files=$$!; \
+	  $(BIN)/python scripts/compile_kernels.py || echo "kernels are not compiled; each process of the tests will do it"; \
+	  wait $$files || true; touch $@
+
 # Nothing waits here, so there is one process per core.
-fast: $(STAMP) ## the tests that need less than about a second each, no processes and no sockets
+fast: $(STAMP) $(READY) ## the tests that need less than about a second each, no processes and no sockets
 	$(BIN)/python -m pytest -q -n $(CORES) --dist worksteal -m "not slow" tests/unit tests/oracle tests/property
 
 # Tests that compare moments of real clocks come last: nothing else may keep the machine busy then. They mostly wait, so
 # that two files at a time do not disturb one another.
-unit: $(STAMP) ## all tests
+unit: $(STAMP) $(READY) ## all tests
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope --no-loadscope-reorder -m "not timed"
 	$(BIN)/python -m pytest -q -n 2 --dist loadscope --no-loadscope-reorder -m timed tests/e2e
 

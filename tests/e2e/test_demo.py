@@ -86,9 +86,9 @@ def test_twelve_seconds(tmp_path: Path) -> None:
 
 def test_control_c(tmp_path: Path) -> None:
     """The usual way to end a demo: no traceback, exit code 0, nothing left."""
-    process = start(tmp_path, "--servers", "3")
+    process = start(tmp_path, "--servers", "2")
     assert first_line(process).startswith('{"slot":'), process.stderr
-    assert len(nodes_in(tmp_path)) == 3
+    assert len(nodes_in(tmp_path)) == 2
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
@@ -98,8 +98,8 @@ def test_control_c(tmp_path: Path) -> None:
 
 
 def test_a_node_that_is_killed_ends_the_demo(tmp_path: Path) -> None:
-    """Exit code 5 and the node's name; the others are stopped."""
-    process = start(tmp_path, "--servers", "3")
+    """Exit code 5 and the node's name; the other one is stopped."""
+    process = start(tmp_path, "--servers", "2")
     assert first_line(process).startswith('{"slot":')
     nodes_in(tmp_path)[0].kill()
     _, err = process.communicate(timeout=30)

@@ -17,7 +17,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -36,7 +35,7 @@ pytestmark = [
 
 CALLER, VICTIM = "server-1", "server-2"
 FILES, CROWD = 512, 600
-SECONDS, PAUSE = 2.0, 2.0
+ANSWERS, PAUSE = 20, 2.0
 
 
 def _limit_files(process: subprocess.Popen[bytes]) -> None:
@@ -159,11 +158,8 @@ def test_a_crowd_neither_stops_the_api_nor_keeps_neighbours_out(
     lines = len(trial.log(VICTIM).splitlines())
     with crowded(_port(trial, which), first, tls=tls) as crowd:
         until(lambda: crowd.made >= CROWD, "more connections than files can be open")
-        began, answers = time.monotonic(), 0
-        while time.monotonic() - began < SECONDS:
+        for _ in range(ANSWERS):
             assert _patiently(lambda: trial.ask(VICTIM, "/healthz").status) == 200
-            answers += 1
-        assert answers > 5
         assert _patiently(lambda: trial.connected(VICTIM)), "a neighbour that is connected stays connected"
         assert _open_files(trial) < FILES - 16, "there are files left for what the node has to do"
         trial.processes[CALLER].kill()

@@ -91,33 +91,39 @@ def told(caplog: pytest.LogCaptureFixture, holder: str, subject: str) -> list[st
     ]
 
 
-@pytest.mark.parametrize("short", ["a", "b", "ab"])
+NETWORKS = {"ab": "a", "cd": "d", "ef": "ef"}
+"""Networks of two servers, by their names, and whose certificates end soon. All are tried at the same time."""
+
+
 def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, short: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """TLS looks at dates when a link is made, and never again: a network would run on for years, until a restart."""
     caplog.set_level(logging.INFO, "dpcrowd")
 
-    async def scenario() -> None:
-        authority, files, keys = network_in(tmp_path, "ab")
+    async def scenario(names: str, short: str) -> None:
+        (tmp_path / names).mkdir()
+        authority, files, keys = network_in(tmp_path / names, names)
+        first, second = names
+        others = {first: second, second: first}
         for name in short:
-            expire_in(authority, keys[name], 9)
-        async with running(files["a"]) as a, running(files["b"]) as b:
-            nodes = {"a": a, "b": b}
-            await until(lambda: a.expiries().keys() == {"b"} and b.expiries().keys() == {"a"}, "both have spoken")
+            expire_in(authority, keys[name], 10)
+        async with running(files[first]) as a, running(files[second]) as b:
+            nodes = {first: a, second: b}
+            await until(lambda: a.expiries().keys() == {second} and b.expiries().keys() == {first}, "both have spoken")
             for name, node in nodes.items():
                 soon = f"the certificate of '{name}' expires in less than a day"
                 assert any(soon in text for text in node.warnings()) == (name in short)
                 assert not [text for text in node.ready()[1] if "certificate" in text]
                 left = days_left(await node.metrics())
-                other = "b" if name == "a" else "a"
+                other = others[name]
                 assert set(left) == {("server", name), ("authority", "dpcrowd authority"), ("neighbour", other)}
                 assert left["server", name] == 0 if name in short else 39 < left["server", name] < 40
                 assert node.expiries() == {other: nodes[other].certificates.expires}
             await until(lambda: not (a.executor.machine.present or b.executor.machine.present), "the link is closed")
             await asyncio.sleep(2)  # a neighbour would be dialled again within a second
             for name, node in nodes.items():
-                other = "b" if name == "a" else "a"
+                other = others[name]
                 assert node.executor.machine.present == set()
                 assert await certificates(node) == ()
                 assert (node.links.opened_for is None) == (name in short), (
@@ -129,21 +135,24 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
                 assert any("expired on" in text for text in told(caplog, "server", name)) == (name in short)
                 assert any("expired on" in text for text in told(caplog, "neighbour", other)) == (other in short)
             slot = a.executor.last.slot if a.executor.last is not None else -1
-            await until(lambda: a.executor.last is not None and a.executor.last.slot > slot, "a goes on alone")
+            await until(lambda: a.executor.last is not None and a.executor.last.slot > slot, "it goes on alone")
             for name in short:
                 ends = expire_in(authority, keys[name], LONG)
                 text = await nodes[name].reload()
                 assert "Links are opened anew now, with the server's renewed certificate, which is valid until" in text
                 assert nodes[name].certificates.expires == ends.timestamp()
             await until(
-                lambda: [node.executor.machine.present for node in (a, b)] == [{"b"}, {"a"}], "the link is there again"
+                lambda: [node.executor.machine.present for node in (a, b)] == [{second}, {first}],
+                "the link is there again",
             )
             for name, node in nodes.items():
-                other = "b" if name == "a" else "a"
-                await until(lambda n=node, o=other: n.expiries()[o] > time.time() + 86_400, "it says so")  # type: ignore[misc]
+                await until(lambda n=node, o=others[name]: n.expiries()[o] > time.time() + 86_400, "it says so")  # type: ignore[misc]
                 assert not [text for text in (*node.ready()[1], *node.warnings()) if "certificate" in text]
 
-    asyncio.run(scenario())
+    async def all_at_once() -> None:
+        await asyncio.gather(*(scenario(names, short) for names, short in NETWORKS.items()))
+
+    asyncio.run(all_at_once())
 
 
 def test_what_the_message_advises_brings_the_link_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

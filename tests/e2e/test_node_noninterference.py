@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="signals and sockets of POSIX"),
 ]
 
-SLOT = 4.0
+SLOT = 3.0
 """Seconds; slots open at whole multiples of them in UTC."""
 ATTEMPTS = 5
 NAME = "server-1"

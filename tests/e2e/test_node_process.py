@@ -34,7 +34,7 @@ def test_a_network_survives_the_death_of_a_server_and_stops_cleanly(trial: Trial
     told = trial.process("server-2", "doctor")
     assert told.returncode == 0, told.stdout
     assert "is in use by the running node" in told.stdout
-    assert trial.process("server-2", "status").returncode == 0
+    assert trial.tool("server-2", "status").returncode == 0
     loud = trial.tool("server-2", "log-level", "debug", "--token", trial.tokens["server-2"]["admin"])
     assert loud.stdout == "the log level is debug.\n", loud.stderr
     second = trial.process("server-2", "run")

@@ -59,6 +59,20 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser that the tests of a file share."""
+    with chromium() as opened:
+        yield opened
+
+
+WIDE = """[...document.querySelectorAll('body *')]
+    .filter(one => !one.closest('.scroll, svg, nav, .u-wrap'))
+    .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
+    .map(one => one.tagName + ' ' + one.className)"""
+"""Elements that are wider than the screen, or cut off at its edge, except in boxes that scroll."""
+
+
 class Opened:
     """A page, the addresses that it asked for, and what it complained about."""
 
@@ -87,7 +101,7 @@ class Opened:
         end = time.monotonic() + seconds
         while not self.page.evaluate(expression):
             assert time.monotonic() < end, f"still not true: {expression}; complaints: {self.complaints}"
-            self.page.wait_for_timeout(50)
+            self.page.wait_for_timeout(100)
 
     def shot(self, name: str) -> None:
         """Keep a screenshot of the complete page, if a folder for that is set."""

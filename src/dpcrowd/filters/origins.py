@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.groups import leads
 from dpcrowd.filters.observation import Observation
-from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var, squared_residuals
+from dpcrowd.filters.records import RecordTable, Reference, held_pairs, lists_of_one_type, pair_var, squared_residuals
 from dpcrowd.kernels.engine import Engine, compiled
 from dpcrowd.kernels.records import judge_origins, judge_origins_by_bits
 
@@ -82,7 +82,8 @@ class OriginScores:
         rates = _usual_rates(self.score.shape[1])
         facts = (
             table.noisy, table.var, table.by_region, reference.level, reference.level_var, observation == "paper",
-            process_var, mean, mean_var, known, rates, _LIMITS, self.score, self.usual, self.suspicious,
+            process_var, mean, np.ascontiguousarray(mean_var), known, rates, _LIMITS, self.score, self.usual,
+            self.suspicious,
         )  # fmt: skip
         if table.groups is not None:
             engine = "numpy"  # the compiled loops do not know groups
@@ -90,6 +91,7 @@ class OriginScores:
             by_bits(words, *facts)
             return
         if (listed := compiled(judge_origins, engine)) is not None:
+            indptr, indices = lists_of_one_type(indptr, indices)
             listed(indptr, indices, *facts)
             return
         rows, origins = held_pairs(indptr, indices, table)

@@ -39,6 +39,7 @@ from dpcrowd.filters.groups import divide_sums, leads, over_members, same_group,
 from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.gather import unsigned
 from dpcrowd.kernels.records import POOL, sum_records
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Reference",
     "Split",
     "held_pairs",
+    "lists_of_one_type",
     "pair_var",
     "record_sums",
     "squared_residuals",
@@ -57,6 +59,7 @@ __all__ = [
 
 
 NO_WORDS = np.zeros((0, 0), dtype=np.uint64)
+_NO_LISTS = np.zeros(1, dtype=np.uint32)
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,19 @@ class Posterior:
     doubtful: float
 
 
+def lists_of_one_type(
+    indptr: NDArray[np.integer], indices: NDArray[np.integer]
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """Return lists of origins as unsigned numbers of 32 bits, if these suffice.
+
+    A compiled loop is compiled again for every other type, which takes seconds.
+    """
+    if len(indices) >= 2**32:
+        return indptr, indices
+    narrow = unsigned(indices) if indices.itemsize == 4 else indices.astype(np.uint32)
+    return indptr.astype(np.uint32, copy=False), narrow
+
+
 def record_sums(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
@@ -209,6 +225,7 @@ def record_sums(
         elif reference.prior is not None and reference.prior_var is not None:
             prior, prior_var = reference.prior, reference.prior_var
         mean, var, known = (prior, prior_var, active) if posterior is None else _written(posterior)
+        indptr, indices = (_NO_LISTS, _NO_LISTS) if words is not None else lists_of_one_type(indptr, indices)
         loop(
             indptr, indices, NO_WORDS if words is None else words, words is not None, active, table.noisy, table.var,
             table.by_region, reference.level, reference.level_var, prior, prior_var, guarded, penalty,

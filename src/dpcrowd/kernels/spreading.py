@@ -75,7 +75,10 @@ def hop_shells(indptr: Any, indices: Any, servers: int, most: int) -> Any:  # no
     while growing and hops < most:
         if hops + 1 == shells.shape[0]:
             longer = np.zeros((2 * (hops + 1), count, words), dtype=np.uint64)
-            longer[: hops + 1] = shells
+            for h in range(hops + 1):  # a slice would be compiled with the message of a wrong shape, for five seconds
+                for i in range(count):
+                    for w in range(words):
+                        longer[h, i, w] = shells[h, i, w]
             shells = longer
         growing = False
         for i in range(count):

@@ -1,4 +1,4 @@
-"""Records over one hop: the compiled loops give the numbers of the array operations."""
+"""Records over one hop and more: the compiled loops give the numbers of the array operations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.filters.records import RecordTable, held_pairs
-from dpcrowd.network.graph import union
+from dpcrowd.kernels.gather import unsigned
+from dpcrowd.kernels.spreading import hop_shells
+from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.network.random_graph import RandomGraph
 from dpcrowd.network.spread import one_hop_holdings, record_totals
@@ -44,3 +46,14 @@ def test_the_same_bytes_are_counted(seed: int, digits: int, regions: int) -> Non
     totals = [record_totals(noisy, speaks, degree, RUNS, engine) for engine in ("numpy", "numba")]
     assert totals[0].tolist() == totals[1].tolist()
     assert totals[0][1].sum() == speaks.sum()
+
+
+def test_shells_of_a_long_line_are_its_distances() -> None:
+    """The table of shells grows with the distances: beyond its first eight hops, origins would be lost."""
+    servers = 20
+    line = Graph.from_edges(servers, np.arange(servers - 1), np.arange(1, servers))
+    shells, _ = hop_shells(unsigned(line.indptr), unsigned(line.indices), servers, servers)
+    distances = np.abs(np.subtract.outer(np.arange(servers), np.arange(servers)))
+    bits = np.unpackbits(shells.view(np.uint8), axis=2, bitorder="little")[:, :, :servers]
+    for hops, reached in enumerate(bits):
+        np.testing.assert_array_equal(reached.astype(bool), distances == hops)
