@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -20,6 +21,11 @@ from dpcrowd.errors import BadInput
 __all__ = ["EstimateMessages", "InfoMessages", "Messages"]
 
 
+@cache
+def _field_names(kind: type[Messages]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
 @dataclass(frozen=True)
 class Messages:
     """Rows of messages; `speaks` (M,) says which servers send anything."""
@@ -28,17 +34,17 @@ class Messages:
 
     def row(self, server: int) -> Self:
         """Return the message of one server, as a batch of one."""
-        return type(self)(**{f.name: getattr(self, f.name)[server : server + 1] for f in fields(self)})
+        return type(self)(**{name: array[server : server + 1] for name, array in self.arrays().items()})
 
     @classmethod
     def stack(cls, messages: Sequence[Self]) -> Self:
         """Join several batches into one, in the order given."""
-        return cls(**{f.name: np.concatenate([getattr(m, f.name) for m in messages]) for f in fields(cls)})
+        return cls(**{name: np.concatenate([getattr(m, name) for m in messages]) for name in _field_names(cls)})
 
     def check_shapes(self, own: Messages, sender: int) -> None:
         """Refuse a message of another shape than the receiver's own, which is of the same class."""
-        for name, expected in own.arrays().items():
-            array = self.arrays()[name]
+        for name in _field_names(type(self)):
+            array, expected = getattr(self, name), getattr(own, name)
             if array.shape != expected.shape or array.dtype != expected.dtype:
                 raise BadInput(
                     f"server {sender} sent {name} of {array.dtype}{array.shape}; allowed: {expected.dtype}"
@@ -50,7 +56,7 @@ class Messages:
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return all fields by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: getattr(self, name) for name in _field_names(type(self))}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dpcrowd.privacy.ledger import BatchLedger
 from dpcrowd.schemes.base import Release, Scheme, Setting, run_slot
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.snapshot import fingerprint, pack
-from dpcrowd.testing.world import BlindNoise, Read, World, charges_of, hearings, play, same
+from dpcrowd.testing.world import Bits, BlindNoise, Read, World, bits, charges_of, hearings, play, same
 
 __all__ = ["ContractBroken", "Record", "SecondRun", "Trial", "cost_of", "ledger_of", "overwritten"]
 
@@ -33,12 +33,14 @@ class Record:
 
     reads     every call of the noise, in order
     unpaid    a description of the first read that had not been charged to the ledger; None: all were paid first
-    released  by slot: the release, the message and, unless the scheme declares raw counts in it, the state, as arrays
+    released  by slot: the release, the message and, unless the scheme declares raw counts in it, the state, by name
+    charged   by slot: what the release says that each server was charged
     """
 
     reads: list[Read]
     unpaid: str | None
-    released: list[dict[str, NDArray[Any]]]
+    released: list[dict[str, Bits]]
+    charged: list[Ints]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,25 +134,28 @@ class Trial:
         state = self.scheme.start(self.setting)
         ledger = ledger_of(state)
         unpaid: list[str] = []
-        released: list[dict[str, NDArray[Any]]] = []
+        released: list[dict[str, Bits]] = []
+        charged: list[Ints] = []
         audiences = hearings(self.scheme, self.world)
         for slot in range(self.world.slots):
             watched = _PaidFirst(noise, ledger, slot, self.setting, unpaid)
             plan = self.scheme.plan(state, slot, self.world.shares)
             reading = self.scheme.perturb(state, plan, counts[slot].copy(), watched)
-            arrays = {**pack(plan, "plan"), **pack(reading, "reading")}
+            values = _bits_of(pack(plan, "plan")) | _bits_of(pack(reading, "reading"))
             message = self.scheme.message(state, plan, reading)
             if not isinstance(message, Messages):
                 raise ContractBroken(f"message() returned {type(message).__name__}; it must return dpcrowd.Messages")
-            arrays |= {f"message.{name}": array.copy() for name, array in message.arrays().items()}
+            values |= {f"message.{name}": bits(array) for name, array in message.arrays().items()}
             if not self.scheme.keeps_raw_counts:
-                arrays |= {f"{name} before fuse": array.copy() for name, array in _packed(state).items()}
+                values |= {f"{name} before fuse": bits(array) for name, array in _packed(state).items()}
             self.scheme.fuse(state, plan, reading, message, audiences[slot % len(audiences)])
-            arrays |= pack(self.scheme.release(state, plan, reading), "release")
+            release = self.scheme.release(state, plan, reading)
+            values |= _bits_of(pack(release, "release"))
             if not self.scheme.keeps_raw_counts:
-                arrays |= _packed(state)
-            released.append({name: array.copy() for name, array in arrays.items()})
-        return Record(noise.reads, unpaid[0] if unpaid else None, released)
+                values |= _bits_of(_packed(state))
+            released.append(values)
+            charged.append(release.charge.copy())
+        return Record(noise.reads, unpaid[0] if unpaid else None, released, charged)
 
 
 class _PaidFirst:
@@ -167,8 +172,8 @@ class _PaidFirst:
         self._cost = np.zeros(setting.servers)
 
     def _remaining(self) -> Ints | None:
-        # Of a copy: a ledger that is asked of a slot goes there, and schemes look at where their ledger is.
-        return None if self._ledger is None else deepcopy(self._ledger).remaining(self._slot)
+        # Without advancing the ledger to the slot: schemes look at where their ledger is.
+        return None if self._ledger is None else self._ledger.left_in(self._slot)
 
     def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
         value = self._noise.noisy(slot, counts, charge, sensitivity, where, read)
@@ -213,6 +218,10 @@ def ledger_of(state: Any) -> BatchLedger | None:
     inside: Sequence[Any] = [getattr(state, f.name) for f in fields(state)] if is_dataclass(state) else []
     ledgers = (ledger_of(value) for value in inside if is_dataclass(value) and not isinstance(value, Setting))
     return next((ledger for ledger in ledgers if ledger is not None), None)
+
+
+def _bits_of(arrays: dict[str, NDArray[Any]]) -> dict[str, Bits]:
+    return {name: bits(array) for name, array in arrays.items()}
 
 
 def _packed(state: Any) -> dict[str, NDArray[Any]]:
