@@ -17,7 +17,7 @@ from dpcrowd.cli.main import main
 from dpcrowd.experiments import reproduce as reproduce_module
 from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
 from dpcrowd.experiments.draw.canvas import Drawn, draw
-from dpcrowd.experiments.figures import Figure
+from dpcrowd.experiments.figures import Figure, Panel
 from dpcrowd.experiments.points.run import Tick
 from dpcrowd.experiments.report.claims import MARKS
 from experiments_support import tiny_plan
@@ -56,12 +56,20 @@ def test_it_writes_the_page_the_claims_the_figures_and_their_data(
 ) -> None:
     """The complete way from one command to a folder that can be given to somebody.
 
-    Three figures are drawn: those of one panel per data set, of windows, and of partitions.
+    Each figure offers all points that its panels ask for, on the data that are there. Three of them are drawn.
     """
     skip = reproduce_module.draw
-    monkeypatch.setattr(
-        reproduce_module, "draw", lambda figure, *more: (draw if figure.number in (1, 6, 8) else skip)(figure, *more)
-    )
+
+    def draw_some(figure: Figure, panels: list[Panel], folder: Path) -> Drawn:
+        assert panels, figure.name
+        for panel in panels:
+            assert panel.curves, panel.title
+            for curve in panel.curves:
+                assert len(curve.x) == len(curve.mean) == len(curve.half)
+                assert np.isfinite(curve.mean).any(), (panel.title, curve.label)
+        return (draw if figure.number in (1, 6, 8) else skip)(figure, panels, folder)
+
+    monkeypatch.setattr(reproduce_module, "draw", draw_some)
     assert main(_words(tmp_path / "report")) == 0
     out, err = capsys.readouterr()
     names = {path.name for path in (tmp_path / "report").iterdir()}
