@@ -44,7 +44,7 @@ __all__ = [
     "same",
 ]
 
-SERVERS, SLOTS, WINDOW = 6, 36, 8
+SERVERS, SLOTS, WINDOW = 6, 28, 8
 
 SAMPLES = 3
 """Per window or horizon, for schemes that leave it to the setting."""
