@@ -19,7 +19,7 @@ from dpcrowd.sim.backends import Backend, run_tasks
 from dpcrowd.sim.simulate import simulate
 from sim_support import assert_same_records
 
-SETTING: dict[str, Any] = {"servers": 6, "density": 0.5, "slots": 120, "runs": 5, "keep_estimates": True}
+SETTING: dict[str, Any] = {"servers": 6, "density": 0.5, "slots": 100, "runs": 3, "keep_estimates": True}
 
 
 def square(number: int) -> tuple[int, int]:
