@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ __all__ = ["EstimateMessages", "InfoMessages", "Messages"]
 
 
 @cache
-def _field_names(kind: type[Messages]) -> tuple[str, ...]:
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind))
 
 
@@ -34,7 +34,7 @@ class Messages:
 
     def row(self, server: int) -> Self:
         """Return the message of one server, as a batch of one."""
-        return type(self)(**{name: array[server : server + 1] for name, array in self.arrays().items()})
+        return type(self)(**{name: getattr(self, name)[server : server + 1] for name in _field_names(type(self))})
 
     @classmethod
     def stack(cls, messages: Sequence[Self]) -> Self:
