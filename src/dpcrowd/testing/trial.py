@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any
 
@@ -63,26 +63,29 @@ class SecondRun:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A scheme, a setting and a world; `name` says which setting it is."""
+    """A scheme, a setting and a world; `name` says which setting it is.
+
+    before  fingerprint of the scheme before its first run here: after a run, a scheme that stores the same value in
+            itself in every run would look as if nothing had changed
+    """
 
     name: str
     scheme: Scheme
     setting: Setting
     world: World
+    before: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "before", fingerprint(self.scheme, self.setting).tobytes())
 
     def play(self, **more: Any) -> list[Release]:
         """Run every slot; see `dpcrowd.testing.world.play`."""
         return play(self.scheme, self.setting, self.world, **more)
 
-    @property
+    @cached_property
     def releases(self) -> list[Release]:
         """The standard run."""
-        return self._standard_run[1]
-
-    @cached_property
-    def _standard_run(self) -> tuple[bytes, list[Release]]:
-        """The fingerprint of the scheme before its first run, and what that run released."""
-        return fingerprint(self.scheme, self.setting).tobytes(), self.play()
+        return self.play()
 
     @cached_property
     def second_run(self) -> SecondRun:
@@ -112,7 +115,6 @@ class Trial:
         """Run every slot, and look for changes of what was passed in; `overwrite`: see `overwritten`."""
         changes: list[str] = []
         ledgers: list[BatchLedger | None] = []
-        before, _ = self._standard_run
 
         def watched(
             scheme: Scheme, state: Any, slot: int, shares: Any, counts: Any, noise: Noise, hearing: Hearing
@@ -122,7 +124,7 @@ class Trial:
                     changes.append(f"the scheme writes into the {name} that it was given, in slot {slot}")
                     array[...] = original
 
-            own_shares, own_counts = shares.copy(), counts.copy()
+            own_counts = counts.copy()
             plan = scheme.plan(state, slot, shares)
             reading = scheme.perturb(state, plan, counts, noise)
             restore("counts", counts, own_counts)
@@ -132,12 +134,12 @@ class Trial:
             scheme.fuse(state, plan, reading, messages, hearing)
             release: Release = scheme.release(state, plan, reading)
             restore("counts", counts, own_counts)
-            restore("shares", shares, own_shares)
+            restore("shares", shares, self.world.shares)
             ledgers.append(deepcopy(ledger_of(state)))
             return release
 
         releases = self.play(counts=counts, step=watched)
-        if fingerprint(self.scheme, self.setting).tobytes() != before:
+        if fingerprint(self.scheme, self.setting).tobytes() != self.before:
             changes.append("the scheme object changes during a run: keep what changes in the state")
         return SecondRun(releases, changes[0] if changes else None, ledgers)
 
@@ -170,10 +172,10 @@ class Trial:
         unpaid: list[str] = []
         released: list[dict[str, Bits]] = []
         charged: list[Ints] = []
-        audiences = hearings(self.scheme, self.world)
+        audiences, shares = hearings(self.scheme, self.world), self.world.shares.copy()
         for slot in range(self.world.slots):
             watched = _PaidFirst(noise, ledger, slot, self.setting, unpaid)
-            plan = self.scheme.plan(state, slot, self.world.shares)
+            plan = self.scheme.plan(state, slot, shares)
             reading = self.scheme.perturb(state, plan, counts[slot].copy(), watched)
             values = _bits_of(pack(plan, "plan")) | _bits_of(pack(reading, "reading"))
             message = self.scheme.message(state, plan, reading)

@@ -141,15 +141,18 @@ def play(
     counts: Ints | None = None,
     step: Callable[..., Release] = run_slot,
 ) -> list[Release]:
-    """Run every slot of a world, all servers in one batch; `step` drives one slot."""
+    """Run every slot of a world, all servers in one batch; `step` drives one slot.
+
+    Every run has its own copy of the shares: what a scheme writes into them must not reach another run, or scheme.
+    """
     state = scheme.start(setting)
     noise = world.noise() if noise is None else noise
     counts = world.counts if counts is None else counts
-    releases = []
+    shares, releases = world.shares.copy(), []
     audiences = hearings(scheme, world)
     for slot in range(world.slots):
         hearing = audiences[slot % len(audiences)]
-        releases.append(step(scheme, state, slot, world.shares, counts[slot].copy(), noise, hearing))
+        releases.append(step(scheme, state, slot, shares, counts[slot].copy(), noise, hearing))
     return releases
 
 
