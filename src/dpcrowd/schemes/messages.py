@@ -8,9 +8,8 @@ and receives the same classes with one row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import cache
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +20,6 @@ from dpcrowd.errors import BadInput
 __all__ = ["EstimateMessages", "InfoMessages", "Messages"]
 
 
-@cache
-def _field_names(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind))
-
-
 @dataclass(frozen=True)
 class Messages:
     """Rows of messages; `speaks` (M,) says which servers send anything."""
@@ -34,16 +28,16 @@ class Messages:
 
     def row(self, server: int) -> Self:
         """Return the message of one server, as a batch of one."""
-        return type(self)(**{name: getattr(self, name)[server : server + 1] for name in _field_names(type(self))})
+        return type(self)(**{name: getattr(self, name)[server : server + 1] for name in self.__dataclass_fields__})
 
     @classmethod
     def stack(cls, messages: Sequence[Self]) -> Self:
         """Join several batches into one, in the order given."""
-        return cls(**{name: np.concatenate([getattr(m, name) for m in messages]) for name in _field_names(cls)})
+        return cls(**{name: np.concatenate([getattr(m, name) for m in messages]) for name in cls.__dataclass_fields__})
 
     def check_shapes(self, own: Messages, sender: int) -> None:
         """Refuse a message of another shape than the receiver's own, which is of the same class."""
-        for name in _field_names(type(self)):
+        for name in self.__dataclass_fields__:
             array, expected = getattr(self, name), getattr(own, name)
             if array.shape != expected.shape or array.dtype != expected.dtype:
                 raise BadInput(
@@ -56,7 +50,7 @@ class Messages:
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return all fields by name."""
-        return {name: getattr(self, name) for name in _field_names(type(self))}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)
