@@ -114,10 +114,12 @@ class World(Results):
         self._made: dict[Point, SimulationResult] = {}
 
     def __getitem__(self, point: Point) -> SimulationResult:
-        if point not in self._made:
+        made = self._made.get(point)
+        if made is None:
             labels = [entry.label for entry in point.entries]
-            self._made[point] = SimulationResult({label: self._record(point, label) for label in labels}, {}, ())
-        return self._made[point]
+            made = SimulationResult({label: self._record(point, label) for label in labels}, {}, ())
+            self._made[point] = made
+        return made
 
     def _record(self, point: Point, label: str) -> RunRecords:
         rng = np.random.default_rng(zlib.crc32(repr((point, label)).encode()))

@@ -132,11 +132,13 @@ def paid_in(account: Account, slot: int, nano: int) -> Account:
     return account.add(row._replace(regions=bounds.regions, servers=bounds.servers))
 
 
-def guarantee_for(name: str, *, users: Any = "pinned", epsilon: float = 3.0, **more: Any) -> Guarantee:
-    """A guarantee that fits: a window of 8 slots where the scheme takes one, else the horizon of a world."""
+def guarantee_for(
+    name: str, *, users: Any = "pinned", epsilon: float = 3.0, horizon: int = SLOTS - 4, **more: Any
+) -> Guarantee:
+    """A guarantee that fits: a window of 8 slots where the scheme takes one, else a horizon that ends in a world."""
     if "window" in SCHEMES[name].kinds:
         return Guarantee.window(WINDOW, epsilon, users=users, **more)
-    return Guarantee.finite(SLOTS - 4, 4 * epsilon, users=users, **more)
+    return Guarantee.finite(horizon, 4 * epsilon, users=users, **more)
 
 
 def make_setting(servers: int, regions: int, guarantee: Guarantee | None, **more: Any) -> Setting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,17 @@ OLD = "abcd"
 SIZES = dict(zip(ALL, (400.0, 20.0, 16.0, 12.0, 60.0, 14.0), strict=True))
 CHANGED = 13
 """The first slot of the new setting."""
+HORIZON = 32
+"""Of schemes that take no window: there is budget for samples after the takeover."""
 
 
 def _of(slot: int, region: str, what: int) -> np.random.Generator:
     return np.random.default_rng([slot, ALL.index(region), what])
+
+
+@cache
+def _draw(slot: int, region: str) -> float:
+    return float(_of(slot, region, 1).laplace())
 
 
 class NamedNoise:
@@ -42,7 +50,7 @@ class NamedNoise:
     def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
         self.alone.append(where[0].copy())
         scale = 1e9 / np.broadcast_to(charge, counts.shape)
-        draws = np.array([[_of(slot, region, 1).laplace() for region in self._regions]])
+        draws = np.array([[_draw(slot, region) for region in self._regions]])
         return np.where(where, np.rint(counts + draws * scale), 0.0)
 
 
@@ -66,7 +74,9 @@ class Live:
         if self.sampling == "staggered":
             more["phases"] = np.array([1])
         options = {"sampling": self.sampling, "interval": interval} if self.sampling else {}
-        setting = replace(make_setting(1, len(regions), guarantee_for(self.name), form=self.form), **more)
+        setting = replace(
+            make_setting(1, len(regions), guarantee_for(self.name, horizon=HORIZON), form=self.form), **more
+        )
         scheme = make_scheme(self.name, **options)
         noise = NamedNoise(regions)
         return Server(scheme, setting, noise, number=number, share=share, max_degree=3, allow_simulated_noise=True)

@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -49,9 +50,13 @@ def calls(*folders: str) -> Iterator[ast.Call]:
     for folder in folders:
         place = SOURCE / folder
         for file in [place] if place.is_file() else place.rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call):
-                    yield node
+            yield from calls_in(file)
+
+
+@cache
+def calls_in(file: Path) -> tuple[ast.Call, ...]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Call))
 
 
 def words(places: dict[str, int], *folders: str) -> set[str]:

@@ -7,6 +7,7 @@ column would be worse than none, and so would a table whose end is below the ter
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -121,15 +122,18 @@ class Board:
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Draw as much as fits into the terminal: fewer slots, then fewer servers, then no texts."""
         nodes = len(self.network.nodes)
-        sizes = [(slots, nodes) for slots in range(_SHOWN_SLOTS, _FEW_SLOTS, -1)]
-        sizes += [(_FEW_SLOTS, servers) for servers in range(nodes, 1, -1)]
-        sizes += [(slots, servers) for servers in (1, 0) for slots in range(_FEW_SLOTS, 0, -1)]
-        for slots, servers in sizes:
-            parts = list(self._draw(options, slots, servers))
-            lines = sum(len(console.render_lines(part, options)) for part in parts)
-            if not console.is_terminal or lines < console.size.height:
-                break
-        yield from parts
+        all_servers = [(slots, nodes) for slots in range(_SHOWN_SLOTS, _FEW_SLOTS - 1, -1)]
+        fewer = [(_FEW_SLOTS, servers) for servers in range(nodes - 1, 1, -1)]
+        fewer += [(slots, servers) for servers in (1, 0) for slots in range(_FEW_SLOTS, 0, -1)]
+
+        def fits(size: tuple[int, int]) -> bool:
+            lines = sum(len(console.render_lines(part, options)) for part in self._draw(options, *size))
+            return not console.is_terminal or lines < console.size.height
+
+        # In each of the two lists no size has more lines than the one before it.
+        sizes = all_servers if fits(all_servers[-1]) else fewer
+        first = bisect_left(sizes, True, key=fits)
+        yield from self._draw(options, *sizes[min(first, len(sizes) - 1)])
 
     def _draw(self, options: Any, slots: int, servers: int) -> Iterator[Any]:
         from rich.text import Text

@@ -69,8 +69,8 @@ def flooded_hearing(labels: NDArray[np.integer]) -> Hearing:
 
 def central_hearing(runs: int, servers: int, one_hop: Hearing | None = None) -> Hearing:
     """Return the hearing of one central filter per run; `one_hop` is what the servers hear of each other."""
-    labels = np.repeat(np.arange(runs), servers)
-    return Hearing(_membership(labels), labels, 0.0, "numpy", one_hop)
+    labels, membership = _centres(runs, servers)
+    return Hearing(membership, labels, 0.0, "numpy", one_hop)
 
 
 def inbox_hearing(messages: int, gain: float) -> Hearing:
@@ -83,6 +83,12 @@ def _row_of_ones(columns: int) -> Any:
     from scipy.sparse import csr_matrix
 
     return csr_matrix(np.ones((1, columns)))
+
+
+@lru_cache(8)  # links change from slot to slot, but not who reports to which centre
+def _centres(runs: int, servers: int) -> tuple[NDArray[np.integer], Any]:
+    labels = np.repeat(np.arange(runs), servers)
+    return labels, _membership(labels)
 
 
 def _membership(labels: NDArray[np.integer]) -> Any:

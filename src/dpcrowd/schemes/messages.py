@@ -8,7 +8,7 @@ and receives the same classes with one row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -28,17 +28,17 @@ class Messages:
 
     def row(self, server: int) -> Self:
         """Return the message of one server, as a batch of one."""
-        return type(self)(**{f.name: getattr(self, f.name)[server : server + 1] for f in fields(self)})
+        return type(self)(**{name: getattr(self, name)[server : server + 1] for name in self.__dataclass_fields__})
 
     @classmethod
     def stack(cls, messages: Sequence[Self]) -> Self:
         """Join several batches into one, in the order given."""
-        return cls(**{f.name: np.concatenate([getattr(m, f.name) for m in messages]) for f in fields(cls)})
+        return cls(**{name: np.concatenate([getattr(m, name) for m in messages]) for name in cls.__dataclass_fields__})
 
     def check_shapes(self, own: Messages, sender: int) -> None:
         """Refuse a message of another shape than the receiver's own, which is of the same class."""
-        for name, expected in own.arrays().items():
-            array = self.arrays()[name]
+        for name in self.__dataclass_fields__:
+            array, expected = getattr(self, name), getattr(own, name)
             if array.shape != expected.shape or array.dtype != expected.dtype:
                 raise BadInput(
                     f"server {sender} sent {name} of {array.dtype}{array.shape}; allowed: {expected.dtype}"
@@ -50,7 +50,7 @@ class Messages:
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return all fields by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)

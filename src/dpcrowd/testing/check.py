@@ -95,7 +95,7 @@ def check_scheme(scheme: Scheme | type[Scheme] | str, *, skip: Collection[str] =
     - distinguishability: thousands of servers with and without a user cannot be told apart by more than was charged.
     - refusals: a guarantee of a kind that the scheme does not support is refused.
 
-    What they cannot show: that the promise holds. A few streams of three dozen slots are not all streams: a scheme that
+    What they cannot show: that the promise holds. A few streams of 28 slots are not all streams: a scheme that
     misbehaves in slot 1000, for counts above a million, or when it notices that it is being checked passes.
     `composition` adds up reads of discrete Laplace noise, so a scheme whose proof is another one (the sparse vector
     technique, for example) may fail it although it is private. Noise that is drawn elsewhere than from the `Noise` that

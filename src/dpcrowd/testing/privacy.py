@@ -23,7 +23,7 @@ from dpcrowd.privacy import Noise, worst_paid
 from dpcrowd.privacy.units import format_epsilon
 from dpcrowd.schemes.base import Release, Scheme, run_slot
 from dpcrowd.testing.trial import ContractBroken, Trial, cost_of, ledger_of
-from dpcrowd.testing.world import BlindNoise, Read, bits, charges_of, hearing_of, same
+from dpcrowd.testing.world import BlindNoise, Read, charges_of, hearing_of, same
 
 __all__ = ["CHECKS"]
 
@@ -53,9 +53,11 @@ def _first_difference(trial: Trial, relevant: Callable[[str], bool]) -> str | No
     """Return the name and slot of the first array that other counts change."""
     pairs = zip(trial.blind.released, trial.blind_to_others.released, strict=True)
     for slot, (first, second) in enumerate(pairs):
-        for name in sorted(filter(relevant, first.keys() | second.keys())):
-            if name not in first or name not in second or bits(first[name]) != bits(second[name]):
-                return f"'{name}' of slot {slot}"
+        if first != second:
+            names = filter(relevant, first.keys() | second.keys())
+            different = sorted(name for name in names if first.get(name) != second.get(name))
+            if different:
+                return f"'{different[0]}' of slot {slot}"
     return None
 
 
@@ -68,7 +70,7 @@ def check_paid_first(trial: Trial) -> None:
 def check_charges(trial: Trial) -> None:
     """What a release says was paid covers all reads of its slot."""
     unit = trial.setting.need_guarantee().sensitivity
-    charged = np.stack([released["release.charge"].max(axis=1) for released in trial.blind.released])
+    charged = np.stack([charge.max(axis=1) for charge in trial.blind.charged])
     costs = np.zeros(charged.shape)
     for read in trial.blind.reads:
         costs[read.slot] += cost_of(read, unit)
@@ -165,13 +167,13 @@ def check_composition(trial: Trial) -> None:
     guarantee = trial.setting.need_guarantee()
     base = trial.blind.reads
     users = list(_users(trial, base))
-    reads_of_users = _reads_with(trial, [presence for _, presence in users])
-    for (user, _), reads in zip(users, reads_of_users, strict=True):
-        if not _aligned(base, reads):
+    aligned, losses = _compare_reads(base, _reads_with(trial, [presence for _, presence in users]), len(users))
+    for number, (user, _) in enumerate(users):
+        if not aligned[number]:
             raise ContractBroken(
                 f"which counts are read, or at what price, depends on raw counts: it changes if {user} is present"
             )
-        loss = sum(_loss(first, second) for first, second in zip(base, reads, strict=True))
+        loss = float(losses[number])
         if loss > guarantee.total * (1 + 1e-9):
             raise ContractBroken(
                 f"with and without {user} the probability of an output differs by a factor of up to "
@@ -180,8 +182,8 @@ def check_composition(trial: Trial) -> None:
             )
 
 
-def _reads_with(trial: Trial, presences: Sequence[Ints]) -> list[list[Read]]:
-    """Return the reads of one run for each user who is present; all runs have the same noise and are one batch."""
+def _reads_with(trial: Trial, presences: Sequence[Ints]) -> list[Read]:
+    """Return the reads of a batch with one run for each user who is present; all runs have the same noise."""
     scheme, world, runs = trial.scheme, trial.world, len(presences)
     phases = None if trial.setting.phases is None else np.tile(trial.setting.phases, runs)
     state = scheme.start(replace(trial.setting, servers=runs * world.servers, runs=runs, phases=phases))
@@ -191,20 +193,34 @@ def _reads_with(trial: Trial, presences: Sequence[Ints]) -> list[list[Read]]:
     audiences = [hearing_of(scheme, [graph] * runs, world.gain) for graph in world.graphs]
     for slot in range(world.slots):
         run_slot(scheme, state, slot, shares, counts[slot].copy(), noise, audiences[slot % len(audiences)])
-    return [[read.of_run(run, runs) for read in noise.reads] for run in range(runs)]
+    return noise.reads
 
 
-def _loss(first: Read, second: Read) -> float:
-    change = np.abs(first.counts.astype(np.float64) - second.counts)
-    return float((change * first.charge / np.maximum(first.sensitivity, 1))[first.where].sum())
+def _compare_reads(base: list[Read], batch: list[Read], runs: int) -> tuple[Bools, Floats]:
+    """Compare the reads of each run of a batch with those of a single run.
+
+    Returns, by run, whether it reads the same regions of the same slots at the same prices, and if so its privacy loss:
+    the sum over all reads of what a read costs for each person by which its input differs.
+    """
+    aligned, losses = np.ones(runs, dtype=np.bool_), np.zeros(runs)
+    if [_place(read, 1) for read in base] != [_place(read, runs) for read in batch]:
+        return ~aligned, losses
+    for one, many in zip(base, batch, strict=True):
+        shape = (runs, *one.where.shape)
+        where, charge, sensitivity, counts = (
+            array.reshape(shape) for array in (many.where, many.charge, many.sensitivity, many.counts)
+        )
+        other_price = (charge != one.charge) | (sensitivity != one.sensitivity)
+        aligned &= ~((where != one.where) | (other_price & one.where)).any(axis=(1, 2))
+        change = np.abs(one.counts.astype(np.float64) - counts)
+        losses += np.where(one.where, change * one.charge / np.maximum(one.sensitivity, 1), 0.0).sum(axis=(1, 2))
+    return aligned, losses
 
 
-def _aligned(first: list[Read], second: list[Read]) -> bool:
-    def frame(read: Read) -> tuple[object, ...]:
-        prices = np.where(read.where, read.charge, 0), np.where(read.where, read.sensitivity, 0)
-        return read.slot, read.number, bits(read.where), *map(bits, prices)
-
-    return [frame(read) for read in first] == [frame(read) for read in second]
+def _place(read: Read, runs: int) -> tuple[int, ...]:
+    """Return slot and number of a read, and of each of so many runs the servers and the columns."""
+    servers, columns = read.where.shape
+    return read.slot, read.number, servers // runs, columns
 
 
 def _users(trial: Trial, reads: list[Read]) -> Iterator[tuple[str, Ints]]:

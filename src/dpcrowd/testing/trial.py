@@ -15,12 +15,16 @@ from dpcrowd.arrays import Floats, Ints
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.ledger import BatchLedger
-from dpcrowd.schemes.base import Release, Scheme, Setting, run_slot
+from dpcrowd.schemes.base import Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.snapshot import fingerprint, pack
-from dpcrowd.testing.world import BlindNoise, Read, World, charges_of, hearings, play, same
+from dpcrowd.testing.world import Bits, BlindNoise, Read, World, bits, charges_of, hearings, play, same
 
 __all__ = ["ContractBroken", "Record", "SecondRun", "Trial", "cost_of", "ledger_of", "overwritten"]
+
+
+ABSURD = -(10**15)
+"""What counts are overwritten with when a scheme may no longer read them."""
 
 
 class ContractBroken(AssertionError):
@@ -33,12 +37,14 @@ class Record:
 
     reads     every call of the noise, in order
     unpaid    a description of the first read that had not been charged to the ledger; None: all were paid first
-    released  by slot: the release, the message and, unless the scheme declares raw counts in it, the state, as arrays
+    released  by slot: the release, the message and, unless the scheme declares raw counts in it, the state, by name
+    charged   by slot: what the release says that each server was charged
     """
 
     reads: list[Read]
     unpaid: str | None
-    released: list[dict[str, NDArray[Any]]]
+    released: list[dict[str, Bits]]
+    charged: list[Ints]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,34 +89,59 @@ class Trial:
 
     @cached_property
     def second_run(self) -> SecondRun:
-        """The standard run again; determinism, unchanged inputs and the ledger are checked with it."""
+        """The standard run again; determinism, unchanged inputs and the ledger are checked with it.
+
+        If the strict run gives the releases of the standard run, it is that. Only a scheme that fails is run once more.
+        """
+        strict = self._strict_run
+        return strict if strict is not None and same(strict.releases, self.releases) else self._watch(self.world.counts)
+
+    @cached_property
+    def reads_only_paid_counts(self) -> bool:
+        """Whether nothing changes if counts are absurd where nothing was paid, and everywhere after perturb()."""
+        strict = self._strict_run
+        return strict is not None and same(strict.releases, self.releases)
+
+    @cached_property
+    def _strict_run(self) -> SecondRun | None:
+        """The run with absurd counts wherever the scheme must not read them; None if it does not come to its end."""
+        counts = self.unpaid_replaced() if self.scheme.kinds else self.world.counts
+        try:
+            return self._watch(counts, overwrite=True)
+        except Exception:
+            return None  # the check that this concerns runs it again, and reports why
+
+    def _watch(self, counts: Ints, *, overwrite: bool = False) -> SecondRun:
+        """Run every slot, and look for changes of what was passed in; `overwrite`: see `overwritten`."""
         changes: list[str] = []
         ledgers: list[BatchLedger | None] = []
 
         def watched(
             scheme: Scheme, state: Any, slot: int, shares: Any, counts: Any, noise: Noise, hearing: Hearing
         ) -> Release:
-            originals = [self.world.shares, counts.copy()]
-            release = run_slot(scheme, state, slot, shares, counts, noise, hearing)
-            for name, array, original in zip(("shares", "counts"), (shares, counts), originals, strict=True):
+            def restore(name: str, array: NDArray[Any], original: NDArray[Any]) -> None:
                 if not np.array_equal(array, original):
                     changes.append(f"the scheme writes into the {name} that it was given, in slot {slot}")
                     array[...] = original
+
+            own_counts = counts.copy()
+            plan = scheme.plan(state, slot, shares)
+            reading = scheme.perturb(state, plan, counts, noise)
+            restore("counts", counts, own_counts)
+            if overwrite:
+                counts[...] = own_counts[...] = ABSURD
+            messages = scheme.message(state, plan, reading)
+            scheme.fuse(state, plan, reading, messages, hearing)
+            release: Release = scheme.release(state, plan, reading)
+            restore("counts", counts, own_counts)
+            restore("shares", shares, self.world.shares)
             ledgers.append(deepcopy(ledger_of(state)))
             return release
 
-        releases = self.play(step=watched)
+        releases = self.play(counts=counts, step=watched)
         if fingerprint(self.scheme, self.setting).tobytes() != self.before:
             changes.append("the scheme object changes during a run: keep what changes in the state")
         return SecondRun(releases, changes[0] if changes else None, ledgers)
-
-    @cached_property
-    def reads_only_paid_counts(self) -> bool:
-        """Whether nothing changes if counts are absurd where nothing was paid, and everywhere after perturb().
-
-        One run for both: only a scheme that fails has to be run again, to say which of the two it was.
-        """
-        return same(self.play(counts=self.unpaid_replaced(), step=overwritten), self.releases)
 
     def unpaid_replaced(self) -> Ints:
         """Return the counts with absurd ones in place of those for which the releases say that nothing was charged."""
@@ -139,25 +170,28 @@ class Trial:
         state = self.scheme.start(self.setting)
         ledger = ledger_of(state)
         unpaid: list[str] = []
-        released: list[dict[str, NDArray[Any]]] = []
+        released: list[dict[str, Bits]] = []
+        charged: list[Ints] = []
         audiences, shares = hearings(self.scheme, self.world), self.world.shares.copy()
         for slot in range(self.world.slots):
             watched = _PaidFirst(noise, ledger, slot, self.setting, unpaid)
             plan = self.scheme.plan(state, slot, shares)
             reading = self.scheme.perturb(state, plan, counts[slot].copy(), watched)
-            arrays = {**pack(plan, "plan"), **pack(reading, "reading")}
+            values = _bits_of(pack(plan, "plan")) | _bits_of(pack(reading, "reading"))
             message = self.scheme.message(state, plan, reading)
             if not isinstance(message, Messages):
                 raise ContractBroken(f"message() returned {type(message).__name__}; it must return dpcrowd.Messages")
-            arrays |= {f"message.{name}": array.copy() for name, array in message.arrays().items()}
+            values |= {f"message.{name}": bits(array) for name, array in message.arrays().items()}
             if not self.scheme.keeps_raw_counts:
-                arrays |= {f"{name} before fuse": array.copy() for name, array in _packed(state).items()}
+                values |= {f"{name} before fuse": bits(array) for name, array in _packed(state).items()}
             self.scheme.fuse(state, plan, reading, message, audiences[slot % len(audiences)])
-            arrays |= pack(self.scheme.release(state, plan, reading), "release")
+            release = self.scheme.release(state, plan, reading)
+            values |= _bits_of(pack(release, "release"))
             if not self.scheme.keeps_raw_counts:
-                arrays |= _packed(state)
-            released.append({name: array.copy() for name, array in arrays.items()})
-        return Record(noise.reads, unpaid[0] if unpaid else None, released)
+                values |= _bits_of(_packed(state))
+            released.append(values)
+            charged.append(release.charge.copy())
+        return Record(noise.reads, unpaid[0] if unpaid else None, released, charged)
 
 
 class _PaidFirst:
@@ -174,8 +208,8 @@ class _PaidFirst:
         self._cost = np.zeros(setting.servers)
 
     def _remaining(self) -> Ints | None:
-        # Of a copy: a ledger that is asked of a slot goes there, and schemes look at where their ledger is.
-        return None if self._ledger is None else deepcopy(self._ledger).remaining(self._slot)
+        # Without advancing the ledger to the slot: schemes look at where their ledger is.
+        return None if self._ledger is None else self._ledger.left_in(self._slot)
 
     def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
         value = self._noise.noisy(slot, counts, charge, sensitivity, where, read)
@@ -200,7 +234,7 @@ def overwritten(
     """Run a slot in which the counts are overwritten as soon as perturb() has returned."""
     plan = scheme.plan(state, slot, shares)
     reading = scheme.perturb(state, plan, counts, noise)
-    counts[:] = -(10**15)
+    counts[:] = ABSURD
     messages = scheme.message(state, plan, reading)
     scheme.fuse(state, plan, reading, messages, hearing)
     return scheme.release(state, plan, reading)
@@ -220,6 +254,10 @@ def ledger_of(state: Any) -> BatchLedger | None:
     inside: Sequence[Any] = [getattr(state, f.name) for f in fields(state)] if is_dataclass(state) else []
     ledgers = (ledger_of(value) for value in inside if is_dataclass(value) and not isinstance(value, Setting))
     return next((ledger for ledger in ledgers if ledger is not None), None)
+
+
+def _bits_of(arrays: dict[str, NDArray[Any]]) -> dict[str, Bits]:
+    return {name: bits(array) for name, array in arrays.items()}
 
 
 def _packed(state: Any) -> dict[str, NDArray[Any]]:

@@ -29,6 +29,7 @@ __all__ = [
     "SLOTS",
     "TUNING",
     "WINDOW",
+    "Bits",
     "BlindNoise",
     "Read",
     "WatchedNoise",
@@ -43,7 +44,7 @@ __all__ = [
     "same",
 ]
 
-SERVERS, SLOTS, WINDOW = 6, 36, 8
+SERVERS, SLOTS, WINDOW = 6, 28, 8
 
 SAMPLES = 3
 """Per window or horizon, for schemes that leave it to the setting."""
@@ -160,12 +161,16 @@ def charges_of(releases: Sequence[Release], regions: int) -> Ints:
     return np.stack([np.broadcast_to(r.charge, (len(r.charge), regions)) for r in releases])
 
 
-def bits(values: NDArray[Any]) -> bytes:
+Bits = tuple[tuple[int, ...], bytes]
+"""Shape and content of an array."""
+
+
+def bits(values: NDArray[Any]) -> Bits:
     """Return values with every bit, signs of zeros and NaNs included, and their shape."""
-    return repr(values.shape).encode() + np.ascontiguousarray(values).tobytes()
+    return values.shape, values.tobytes()
 
 
-def fingerprint(release: Release) -> tuple[bytes, ...]:
+def fingerprint(release: Release) -> tuple[Bits, ...]:
     """Return all values of a release, to the last bit."""
     parts = (release.estimate, release.variance, release.sampled, release.charge, release.speaks)
     return tuple(bits(part) for part in parts)
@@ -192,18 +197,6 @@ class Read:
         """Whether nothing but zeros was made noisy, as for the threshold of a test."""
         return not self.counts.any()
 
-    def of_run(self, run: int, runs: int) -> Read:
-        """Return the part of one run in a read of a batch."""
-        size = len(self.where) // runs
-        rows = slice(run * size, (run + 1) * size)
-        return replace(
-            self,
-            counts=self.counts[rows],
-            charge=self.charge[rows],
-            sensitivity=self.sensitivity[rows],
-            where=self.where[rows],
-        )
-
 
 class WatchedNoise:
     """Noise that records its calls."""
@@ -215,7 +208,7 @@ class WatchedNoise:
         self.reads: list[Read] = []
 
     def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
-        parts = (np.broadcast_to(part, np.shape(where)).copy() for part in (counts, charge, sensitivity, where))
+        parts = (np.full(np.shape(where), part) for part in (counts, charge, sensitivity, where))
         self.reads.append(Read(slot, read, *parts))
         return self._noise.noisy(slot, self.input_of(counts), charge, sensitivity, where, read)
 

@@ -7,7 +7,9 @@ import math
 import queue
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -293,13 +295,21 @@ def test_more_servers_than_fit(tmp_path: Path) -> None:
     assert not any("…" in line for line in lines)
 
 
+@pytest.fixture(scope="module")
+def boards(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Board]:
+    """Boards that are only looked at, by their number of servers; keys of many servers take time."""
+    return cache(lambda servers: board_of(tmp_path_factory.mktemp("board"), servers))
+
+
 @pytest.mark.parametrize("servers", [2, 5, 50])
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 50), (60, 12), (200, 60)])
-def test_the_table_is_not_taller_than_the_terminal(tmp_path: Path, servers: int, width: int, height: int) -> None:
+def test_the_table_is_not_taller_than_the_terminal(
+    boards: Callable[[int], Board], servers: int, width: int, height: int
+) -> None:
     """What is taller loses its end, where the error is: a live table shows `...` in its place."""
     from rich.console import Console
 
-    board = board_of(tmp_path, servers)
+    board = boards(servers)
     console = Console(width=width, height=height, force_terminal=True, color_system=None)
     with console.capture() as text:
         console.print(board)

@@ -18,10 +18,12 @@ from dpcrowd.schemes.base import Form, Release
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.schemes.server import Server
-from schemes_support import CASES, SERVERS, Case, World, bits, make_server, make_setting, make_world, play
+from schemes_support import CASES, SERVERS, WINDOW, Case, World, bits, make_server, make_setting, make_world, play
 
 # Central hears all servers in one place, so no single server can run it.
 SINGLE = [case for case in CASES if case.name != "central"]
+SLOTS = 2 * WINDOW
+"""Long enough for payments to come back, for intervals of adaptive sampling to change, and for groups to form anew."""
 Meddle = Callable[[int, list[Server]], None]
 
 
@@ -95,7 +97,7 @@ def test_what_one_server_released_is_its_own(monkeypatch: pytest.MonkeyPatch) ->
 def test_servers_release_the_bits_of_the_batch(case: Case) -> None:
     """A sum in another order, another step size or another draw would make the simulator speak of another system."""
     one_graph = case == Case(case.name)  # in all other cases the links change from slot to slot
-    world = make_world(2, regions=case.regions, slots=24, changing=not one_graph)
+    world = make_world(2, regions=case.regions, slots=SLOTS, changing=not one_graph)
     setting = case.setting()
     servers = [make_server(world, case.name, setting, number) for number in range(SERVERS)]
     assert_same_bits(run_network(world, servers), play(case.scheme(), setting, world))
@@ -104,7 +106,7 @@ def test_servers_release_the_bits_of_the_batch(case: Case) -> None:
 @pytest.mark.parametrize("name", ["dpcrowd-plus", "dpcrowd-w", "relay"])
 def test_shares_by_region_keep_the_bits(name: str) -> None:
     """A live server that took its share of the first region for all of them would speak of another crowd."""
-    world = make_world(2, regions=3, slots=24, changing=True)
+    world = make_world(2, regions=3, slots=SLOTS, changing=True)
     shares = np.random.default_rng(3).uniform(0.1, 0.9, (SERVERS, 3))
     world = replace(world, shares=shares)
     case = Case(name, regions=3)
@@ -132,7 +134,7 @@ def test_staggered_servers_know_nothing_until_somebody_speaks() -> None:
 @pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus", "drescuedp", "relay"])
 def test_a_transition_matrix_keeps_the_bits(name: str, form: Form, observation: Observation) -> None:
     """Products with A take another path for one row than for many; the bits must not depend on it."""
-    world = make_world(5, regions=5, slots=30)
+    world = make_world(5, regions=5, slots=SLOTS)
     rng = np.random.default_rng(0)
     markov = 0.9 * np.eye(5) + 0.1 * rng.dirichlet(np.ones(5), 5).T
     guarantee = Guarantee.window(8, 3.0)
@@ -155,7 +157,7 @@ def test_a_transition_matrix_keeps_the_bits(name: str, form: Form, observation: 
 )
 def test_restarts_between_and_within_slots_change_nothing(name: str, model: str) -> None:
     """A server that is killed and restored must go on with the noisy values it paid for: same message, same bits."""
-    world = make_world(3, regions=3, slots=24)
+    world = make_world(3, regions=3, slots=SLOTS)
     case = Case(name, regions=3, model=model)
     setting = case.setting()
     rng = np.random.default_rng(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,14 @@ from dpcrowd.schemes.base import Scheme
 from dpcrowd.sim.simulate import simulate
 from sim_support import FINITE, TINY, WINDOW, spy_on_engine
 
-LONG: dict[str, Any] = {**TINY, "slots": 100, "runs": 2}
-WIDE = {**LONG, "data": "multi-linear", "window": 40}
+LONG: dict[str, Any] = {**TINY, "slots": 100, "runs": 2, "data": "multi-linear"}
+WIDE = {**LONG, "window": 40}
+
+
+@cache
+def _together(schemes: tuple[str, ...], **settings: Any) -> Any:
+    """Schemes that are simulated on the same runs, once for all tests that look at one of them."""
+    return simulate(",".join(schemes), **settings)
 
 
 def _paid(result: Any, scheme: str) -> dict[str, float]:
@@ -68,7 +75,7 @@ def test_the_payment_reported_is_that_of_the_charges(
 @pytest.mark.parametrize("scheme", WINDOW)
 def test_sound_accounting_keeps_the_promise_to_a_user_who_moves(scheme: str) -> None:
     """If a moving user paid more than epsilon, the privacy that is printed would be a lie."""
-    paid = _paid(simulate(scheme, **WIDE), scheme)
+    paid = _paid(_together(WINDOW, **WIDE), scheme)
     assert 0 < paid["server"] <= paid["moving"] <= 1
     assert paid["moving"] <= paid["roaming"]
 
@@ -76,31 +83,38 @@ def test_sound_accounting_keeps_the_promise_to_a_user_who_moves(scheme: str) -> 
 @pytest.mark.parametrize("scheme", FINITE)
 def test_sound_accounting_keeps_the_promise_over_the_whole_stream(scheme: str) -> None:
     """The same for a finite horizon, where nothing ever comes back."""
-    paid = _paid(simulate(scheme, "multi-linear", **LONG), scheme)
+    paid = _paid(_together(FINITE, **LONG), scheme)
     assert 0 < paid["moving"] <= 1
 
 
-@pytest.mark.parametrize("scheme", ["dpcrowd-plus", "rescuedp", "dpcrowd-w"])
+GROUPING = ("dpcrowd-plus", "rescuedp", "dpcrowd-w")
+
+
+@pytest.mark.parametrize("scheme", GROUPING)
 def test_the_papers_accounting_costs_a_moving_user_more_than_epsilon(scheme: str) -> None:
     """The reason why sound accounting exists; if this no longer showed, the observer would be blind."""
-    paid = _paid(simulate(scheme, accounting="per-region", **WIDE), scheme)
+    paid = _paid(_together(GROUPING, accounting="per-region", **WIDE), scheme)
     assert 0 < paid["server"] <= 1 < paid["moving"] <= paid["roaming"]
 
 
 @pytest.mark.parametrize("scheme", [*FINITE, "central", *WINDOW])
 def test_roaming_users_pay_no_more_than_epsilon(scheme: str) -> None:
     """A user who is at another server in every slot pays at all of them; the promise is for the whole network."""
-    window = {"window": 20} if scheme in WINDOW else {}
-    settings = {**TINY, "slots": 60}
-    paid = _paid(simulate(scheme, users="roaming", **settings, **window), scheme)
+    paid = _paid(_over_60_slots(scheme, "roaming"), scheme)
     assert 0 < paid["roaming"] <= 1
+
+
+def _over_60_slots(scheme: str, users: str) -> Any:
+    settings = {**TINY, "slots": 60, "users": users}
+    if scheme in WINDOW:
+        return _together(WINDOW, window=20, **settings)
+    return _together((*FINITE, "central"), **settings)
 
 
 @pytest.mark.parametrize("scheme", ["dpcrowd", "dpcrowd-w", "bd"])
 def test_roaming_is_not_free_of_charge_by_chance(scheme: str) -> None:
     """With pinned users the same schemes do exceed epsilon for one who roams: the bound above is no accident."""
-    window = {"window": 20} if scheme in WINDOW else {}
-    assert _paid(simulate(scheme, **{**TINY, "slots": 60}, **window), scheme)["roaming"] > 1
+    assert _paid(_over_60_slots(scheme, "pinned"), scheme)["roaming"] > 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ results do not support is an empty text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 import numpy as np
 
@@ -35,14 +36,20 @@ _NETWORKS = 200
 
 def _disconnected_networks(plan: RunPlan, density: float) -> str:
     """Say how often a random network of some density is not connected, by drawing some."""
-    networks = RandomGraph(plan.servers, density, None).draw_unions([np.random.default_rng(plan.seed)], _NETWORKS)
-    split = sum(int(components(graph).max()) > 0 for graph in networks)
+    split = _count_disconnected(plan.servers, density, plan.seed)
     if not split:
         return ""
     return (
         f"At ρ={density:g}, {split / _NETWORKS:.1%} of {_NETWORKS} random networks are not connected: in such a slot "
         "flooding reaches only the servers of one part, and the parts disagree."
     )
+
+
+@cache
+def _count_disconnected(servers: int, density: float, seed: int) -> int:
+    """Return how many of the drawn networks are not connected; several claims ask for the same networks."""
+    networks = RandomGraph(servers, density, None).draw_unions([np.random.default_rng(seed)], _NETWORKS)
+    return sum(int(components(graph).max()) > 0 for graph in networks)
 
 
 def _few_neighbours(evidence: Evidence, _: Failures) -> str:

@@ -42,9 +42,12 @@ class Results:
     def __init__(self, plan: RunPlan, store: Store) -> None:
         self._plan, self._store = plan, store
         self._by_key: dict[str, SimulationResult] = {}
+        self._keys: dict[Point, str] = {}
 
     def __getitem__(self, point: Point) -> SimulationResult:
-        key = key_of(self._plan, point)
+        key = self._keys.get(point)
+        if key is None:
+            key = self._keys[point] = key_of(self._plan, point)
         if key not in self._by_key:
             config = config_of(self._plan, point)
             records = self._store.read(key, config.runs)

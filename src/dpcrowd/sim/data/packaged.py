@@ -18,12 +18,14 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
-from dpcrowd.arrays import Truth
+from dpcrowd.arrays import Ints, Truth
 from dpcrowd.errors import BadInput, MissingExtra
 from dpcrowd.sim.data.checkins import SECOND, slot_length_us
 from dpcrowd.sim.data.counts import series_data
@@ -120,28 +122,44 @@ def _flights(path: Path, region: str, slot_length: str | float) -> tuple[list[st
     total = MICROSECONDS_OF_YEAR // length
     if not 2 <= total <= 365 * 1440:
         raise BadInput(f"slots of '{slot_length}' do not divide the year of the flights; allowed: 1m to 26w.")
-    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
-        table = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-        header = next(table)
-        columns = [header.index(column) for column in ("month", "day", "dep_time", "sched_dep_time", region)]
-        rows = [tuple(row[column] for column in columns) for row in table]
-    days = {(m, d): _day(int(m), int(d)) for m, d in {(row[0], row[1]) for row in rows}}
-    departures = [
-        (days[month, day] * 1440 + int(planned) // 100 * 60 + int(planned) % 100, place)
-        for month, day, departure, planned, place in rows
-        if departure not in ("", "NA")
-    ]
-    names = tuple(sorted({place for _, place in departures}))
-    index = {place: k for k, place in enumerate(names)}
-    minutes = np.array([minute for minute, _ in departures], dtype=np.int64)
-    places = np.array([index[place] for _, place in departures], dtype=np.int64)
-    slot = minutes * 60 * SECOND // length
+    departures = _read_departures(path, path.stat().st_mtime_ns)
+    names, places = departures.places[region]
+    slot = departures.minutes * 60 * SECOND // length
     inside = slot < total
     counts = np.bincount(slot[inside] * len(names) + places[inside], minlength=total * len(names))
     first = np.datetime64(f"{YEAR}-01-01", "us")
     unit = "D" if length % (DAY * SECOND) == 0 else "s"
     labels = [str((first + np.timedelta64(t * length, "us")).astype(f"datetime64[{unit}]")) for t in range(total)]
     return labels, names, counts.astype(np.int64).reshape(total, len(names))
+
+
+@dataclass(frozen=True, eq=False)
+class _Departures:
+    """The flights that departed: minutes since the year began, and by column the names and whose flight each is."""
+
+    minutes: Ints
+    places: dict[str, tuple[tuple[str, ...], Ints]]
+
+
+@lru_cache(maxsize=1)
+def _read_departures(path: Path, modified_ns: int) -> _Departures:
+    """Read a file of flights once for all series that are made of it; `modified_ns` tells versions of it apart."""
+    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
+        table = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        header = next(table)
+        regions = sorted({series.column for series in PACKAGED.values() if series.column in header})
+        pick = itemgetter(*map(header.index, ("dep_time", "month", "day", "sched_dep_time", *regions)))
+        departures = [flight for flight in map(pick, table) if flight[0] not in ("", "NA")]
+    _, months, month_days, planned, *columns = zip(*departures, strict=True)
+    dates = list(zip(months, month_days, strict=True))
+    days = {(month, day): _day(int(month), int(day)) for month, day in set(dates)}
+    clock = np.array([int(time) for time in planned], dtype=np.int64)
+    minutes = np.array([days[one] for one in dates], dtype=np.int64) * 1440 + clock // 100 * 60 + clock % 100
+    places = {}
+    for region, values in zip(regions, columns, strict=True):
+        index = {place: k for k, place in enumerate(sorted(set(values)))}
+        places[region] = tuple(index), np.array([index[value] for value in values], dtype=np.int64)
+    return _Departures(minutes, places)
 
 
 def _day(month: int, day: int) -> int:

@@ -372,7 +372,7 @@ def test_convergence_names_the_corrected_start() -> None:
     for reason in (slower.reason, falls.reason):
         assert "corrections 1, 8 and 9" in reason
         assert "1 − H, 0.475 on average" in reason
-    assert judged(by_name["dfast_converges_as_fast"], World()).parts[0].numbers.endswith("slots.")
+    assert judged(by_name["dfast_converges_as_fast"], RIGHT).parts[0].numbers.endswith("slots.")
 
 
 def test_selection_is_counted() -> None:
@@ -384,7 +384,7 @@ def test_selection_is_counted() -> None:
         "plus_leads_most_on_multi_flu": 6 * 3 + 3,  # six rivals and one lead, at three ε
     }
     for name, tests in expected.items():
-        assert f"all {tests} intervals" in judged(by_name[name], World()).parts[0].confidence
+        assert f"all {tests} intervals" in judged(by_name[name], RIGHT).parts[0].confidence
 
 
 def test_who_leads_most_leads() -> None:
@@ -404,13 +404,14 @@ def test_who_leads_most_leads() -> None:
 
 def test_paper_ledger_says_what_a_moving_user_pays() -> None:
     """Results under the unsound ledger must never stand without what they really cost."""
+    dear, fair = World(moving=17.0), World(moving=1.0)
     for claim in CLAIMS:
         if claim.ledger is None:
             continue
-        for part in judged(claim, World(moving=17.0)).parts:
+        for part in judged(claim, dear).parts:
             assert ("really pays up to" in part.numbers) == (claim.ledger == "per-region"), (claim.name, part)
             assert claim.ledger == "sound" or "17 ε" in part.numbers
-        assert all("really pays" not in part.numbers for part in judged(claim, World(moving=1.0)).parts)
+        assert all("really pays" not in part.numbers for part in judged(claim, fair).parts)
 
 
 def test_lead_is_over_the_next_best_scheme() -> None:
@@ -445,7 +446,7 @@ def test_consensus_error_is_judged_below_full_density() -> None:
         if claim.name in names:
             assert judged(claim, World(mean=mean)).outcome == "holds"
             assert "densities below 1" in claim.rule
-            assert not any("ρ=1:" in part.numbers for part in judged(claim, World()).parts if "ACE" in part.case)
+            assert not any("ρ=1:" in part.numbers for part in judged(claim, RIGHT).parts if "ACE" in part.case)
 
 
 def test_settling_slot() -> None:
@@ -464,6 +465,6 @@ def test_settling_slot() -> None:
 
 def test_whole_list_is_judged() -> None:
     """What the report calls must give one entry a claim, in the order of the list."""
-    found = judge_all(PLAN, World(), ALL, slot_cost=timed(0.05))
+    found = judge_all(PLAN, RIGHT, ALL, slot_cost=timed(0.05))
     assert [claim for claim, _ in found] == list(CLAIMS)
     assert all(verdict is not None for _, verdict in found)

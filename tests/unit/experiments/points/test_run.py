@@ -19,7 +19,7 @@ from dpcrowd.sim.backends import Backend
 from experiments_support import tiny_plan
 
 ALONE = Backend("local", 1, None)
-PLAN = tiny_plan(slots=32)
+PLAN = tiny_plan(slots=24)
 POINTS = [point for point in FIGURES[3].points(PLAN) if point.epsilon > 0.1 and point.entries != (AT_ONCE,)]
 
 
@@ -68,7 +68,7 @@ def test_what_was_finished_before_an_interruption_is_kept(store: Store, monkeypa
 def test_more_runs_go_on_from_fewer(tmp_path: Path) -> None:
     """A full report after a quick look repeats nothing, and gives what a full report at once gives."""
     grown, fresh = Store(tmp_path / "grown"), Store(tmp_path / "fresh")
-    run_points(tiny_plan(slots=32, runs=2), {"4": POINTS}, grown, ALONE)
+    run_points(tiny_plan(slots=24, runs=2), {"4": POINTS}, grown, ALONE)
     ticks: list[Tick] = []
     later = run_points(PLAN, {"4": POINTS}, grown, ALONE, ticks.append)
     assert ticks[0].runs_done == 4
@@ -94,17 +94,3 @@ def test_two_workers_give_the_same_bits_as_one(tmp_path: Path) -> None:
         for label, record in alone[point].records.items():
             np.testing.assert_array_equal(two[point][label].are, record.are)
             np.testing.assert_array_equal(two[point][label].packets_per_slot, record.packets_per_slot)
-
-
-@pytest.mark.slow
-def test_every_figure_can_be_run_and_shown(store: Store) -> None:
-    """Each has to offer all points that its panels ask for, on whatever data are there."""
-    results = run_points(PLAN, {figure.name: figure.points(PLAN) for figure in FIGURES}, store, ALONE)
-    for figure in FIGURES:
-        panels = figure.panels(PLAN, results)
-        assert panels, figure.name
-        for panel in panels:
-            assert panel.curves, panel.title
-            for curve in panel.curves:
-                assert len(curve.x) == len(curve.mean) == len(curve.half)
-                assert np.isfinite(curve.mean).any(), (panel.title, curve.label)

@@ -62,13 +62,13 @@ def test_the_error_is_that_of_a_simulation_with_these_parameters(method: str) ->
         search_variance=variance,
         slots=60,
         runs=2,
-        seed=4,
-        evaluations=96,
+        seed=2,
+        evaluations=16,
         jobs=1,
         **SMALL,
     )
     for tuning, error in ((None, tuned.are_before), (tuned, tuned.are_after)):
-        result = dpcrowd.simulate("dpcrowd", "linear", slots=60, runs=2, seed=SEED_OFFSET + 4, tuning=tuning, **SMALL)
+        result = dpcrowd.simulate("dpcrowd", "linear", slots=60, runs=2, seed=SEED_OFFSET + 2, tuning=tuning, **SMALL)
         assert result["dpcrowd"].are.mean() == pytest.approx(error, rel=1e-12)
     assert result["dpcrowd"].coverage95.mean() == pytest.approx(tuned.coverage_after, rel=1e-12)
     assert tuned.are_before != tuned.are_after
@@ -78,12 +78,11 @@ def test_the_error_is_that_of_a_simulation_with_these_parameters(method: str) ->
 @pytest.mark.slow
 def test_the_result_depends_on_the_seed_and_not_on_the_processes() -> None:
     """A file that cannot be made again proves nothing."""
-    settings: dict[str, Any] = {"runs": 1, "evaluations": 32, **SMALL}
-    one, again, two, other = (
-        toml_text(tune("dpcrowd", COUNTS, seed=seed, jobs=jobs, **settings))
-        for seed, jobs in ((0, 1), (0, 1), (0, 2), (1, 1))
+    settings: dict[str, Any] = {"runs": 1, "evaluations": 16, **SMALL}
+    one, two, other = (
+        toml_text(tune("dpcrowd", COUNTS, seed=seed, jobs=jobs, **settings)) for seed, jobs in ((0, 1), (0, 2), (1, 1))
     )
-    assert one == again == two
+    assert one == two
     assert one != other
 
 

@@ -22,9 +22,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from dpcrowd.node.config.tokens import TokensSection
+from examples_support import examples
 from node_support_api import ADMIN, CHECKIN, READ, FakeService, app_of, bearer
 
-EXAMPLES = 30
 SLOT = 100
 """The slot that is open."""
 CONFORMANCE = [
@@ -38,7 +38,7 @@ APP = app_of(FakeService(slots=range(90, SLOT)), TokensSection(checkin=(CHECKIN,
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP, headers=bearer(READ)).exclude(path="/v1/stream")
 OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations()}
 reproducible = settings(
-    max_examples=EXAMPLES,
+    max_examples=examples(30),
     derandomize=True,
     database=None,
     deadline=None,
@@ -68,7 +68,7 @@ def test_every_answer_is_one_that_the_document_describes(label: str, mode: Gener
     """A client that was generated from the document must be able to read whatever comes, of refusals as well."""
     operation = OPERATIONS[label]
 
-    @reproducible
+    @settings(reproducible, max_examples=examples(15))  # there are 38 kinds of requests
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         case.call_and_validate(headers=bearer(token_for(operation.path)), checks=CONFORMANCE)

@@ -49,6 +49,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_files(tmp_path_factory.mktemp("files") / "files")
 
 
+@pytest.fixture(scope="module")
+def recorded(files: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A recording of one slot, as text."""
+    world = tmp_path_factory.mktemp("recorded") / "world"
+    observe(files, world, Story((slot(),)), x=True)
+    return (world / RECORDING).read_text(encoding="utf-8")
+
+
 @pytest.fixture
 def make(files: Path, tmp_path: Path) -> Make:
     """A recording of a story."""
@@ -293,11 +301,12 @@ def test_a_new_run_begins_on_a_line_of_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_told_in_one_line(
-    make: Make, capsys: pytest.CaptureFixture[str], damage: Callable[[str], str], told: str
+    recorded: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[str], str], told: str
 ) -> None:
     """With the line, and what to do; not with a trace of the program."""
-    path = make(slot())
-    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
+    path = tmp_path / "recording"
+    path.write_text(damage(recorded), encoding="utf-8")
+    path.chmod(0o600)
     with pytest.raises(BadInput, match=told):
         replay(path)
     assert main(["node", "replay", str(path)]) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -248,15 +249,15 @@ def test_gowalla() -> None:
     data = load(path)
     assert isinstance(data, CheckIns)
     assert (data.users, len(data.regions)) == (5894, 64)
-    last: dict[tuple[str, str], tuple[str, int, str]] = {}
-    for row, line in enumerate(gzip.decompress(path.read_bytes()).decode().splitlines()[1:]):
-        user, time, region = line.split(",")
-        last[time[:10], user] = max(last.get((time[:10], user), ("", 0, "")), (time, row, region))
+    rows = [line.split(",") for line in gzip.decompress(path.read_bytes()).decode().splitlines()[1:]]
+    rows.sort(key=itemgetter(1))  # by time; those of one moment stay in the order of the file
+    last = {(time[:10], user): region for user, time, region in rows}
     assert data.slot_labels is not None
     slot = {label: t for t, label in enumerate(data.slot_labels)}
+    place = {region: k for k, region in enumerate(data.regions)}
     expected = np.zeros((data.slots, 64), dtype=np.int64)
-    for (day, _), (_, _, region) in last.items():
-        expected[slot[day], data.regions.index(region)] += 1
+    for (day, _), region in last.items():
+        expected[slot[day], place[region]] += 1
     assert (data.truth(np.random.default_rng(0)) == expected).all()
     run = draw_run(data, seed=0, run=0, servers=50, users="roaming")
     assert (run.counts.sum(axis=1) == expected).all()
