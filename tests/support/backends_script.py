@@ -103,7 +103,7 @@ def interrupted(name: str, folder: str) -> str:
 def dask_cluster() -> Any:
     import distributed
 
-    return distributed.LocalCluster(  # type: ignore[no-untyped-call]
+    return distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
     )
 
