@@ -382,7 +382,7 @@ class World:
     async def recover(self, slots: int) -> None:
         """Everything is put right, and time passes: all sample again, within so many slots.
 
-        A window is waited for even if they do so at once: whoever has forgotten what it has spent would overspend in it.
+        A window passes even if they do so at once: whoever has forgotten what it has spent would overspend in it.
         """
         self.faults.clear()
         self.hub.heal()
