@@ -133,15 +133,15 @@ async def tale(world: World) -> None:
 
     Old copies and losses are in `test_deployed`: nothing about them depends on the scheme.
     """
-    await world.sleep_until(3, 1.0)
+    await world.sleep_until(2, 1.0)
     await world.revise()
-    await world.sleep_until(6, 1.0)
+    await world.sleep_until(5, 1.0)
     world.clocks["a"].ahead_ns = round(3 * LENGTH * SECOND)
-    await world.sleep_until(7, 1.0)
+    await world.sleep_until(6, 1.0)
     world.clocks["a"].ahead_ns = 0
-    await world.sleep_until(8, 1.0)
+    await world.sleep_until(7, 1.0)
     await world.decide("a", "accept")
-    await world.sleep_until(9, 1.0)
+    await world.sleep_until(8, 1.0)
 
 
 def tell(files: Path, fault: Fault | None, *, replayed: bool = True) -> int:
