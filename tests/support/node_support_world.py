@@ -37,7 +37,7 @@ RECORDING = f"data-{HERE}/recording.jsonl"
 """What the node writes down of its state machine."""
 READER = "token-of-all-readers"
 _LENGTH_NS = round(LENGTH * SECOND)
-_WARM_UP = 3
+_WARM_UP = 2
 """Slots before the story: a node does not sample until its neighbour has vouched for its ledger."""
 _SETTLED = GRACE + DEADLINE + 1.0
 """Seconds after the end of a slot, or after some trouble: by then the slot is released and its check-ins are gone."""

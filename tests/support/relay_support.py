@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -148,6 +149,7 @@ class CentralFilter:
         course = self.network.model.course
         return self.q if course is None else np.diag(course.noise_var(slot))
 
+    @cached_property
     def start(self) -> Posterior:
         """What is known before slot 0: nothing, or the course and the sum of all that past slots have added."""
         course = self.network.model.course
@@ -170,13 +172,13 @@ class CentralFilter:
             if slot >= lag:
                 old = slot - lag
                 usual = self._judge(records, old, posteriors[old], levels[old], scores, usual)
-            level = posteriors[slot - lag].mean if slot >= lag else self.start().mean
+            level = posteriors[slot - lag].mean if slot >= lag else self.start.mean
             if level is not None:
                 for one in range(max(slot - lag, -1) + 1, slot + 1):
                     level = self.a @ level + self.offset(one)
             levels.append(level)
             penalty = np.where(scores > 3.5, scores**2, 1.0)
-            before = posteriors[-1] if posteriors else self.start()
+            before = posteriors[-1] if posteriors else self.start
             posteriors.append(self._step(records, slot, before, levels[slot], penalty, recent))
         return posteriors
 

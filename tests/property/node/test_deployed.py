@@ -48,18 +48,18 @@ async def tale(world: World) -> None:
     world.copy("a")
     await world.sleep_until(2, 1.0)
     await world.revise()
-    await world.sleep_until(5, 1.0)
+    await world.sleep_until(4, 1.0)
     await world.roll_back("a", 0)
-    for slot in (7, 8):
+    for slot in (6, 7):
         await world.sleep_until(slot, 0.3)
         await world.decide("a", "confirm")
-    await world.sleep_until(9, 1.0)
+    await world.sleep_until(7, 1.0)
     await set_ahead(world, "a", 5)
-    await world.sleep_until(10, 1.0)
+    await world.sleep_until(8, 1.0)
     await set_ahead(world, "a", 0)
-    await world.sleep_until(11, 1.0)
+    await world.sleep_until(9, 1.0)
     await world.decide("a", "accept")
-    await world.sleep_until(12, 1.0)
+    await world.sleep_until(10, 1.0)
 
 
 def tell(files: Path, fault: Fault | None, *, replayed: bool = True) -> int:
@@ -90,7 +90,7 @@ def test_the_tale_has_everything_in_it(files: dict[int, Path]) -> None:
             kinds.extend(event.kind for event in world.runs["a"].storage.events.all())
             assert world.runs["a"].live.revision.revision == 2
             await world.recover(_RECOVERY)
-        assert len(world.spent["b"]) >= 5
+        assert len(world.spent["b"]) >= 4
         assert world.refused <= {"late", "wrong-slot"}, world.refused
 
     run_virtually(story)

@@ -32,7 +32,7 @@ def mailbox_of(network: Network) -> Mailbox:
 @st.composite
 def schedules(draw: Any) -> tuple[int, int, int]:
     """w, n and an offset."""
-    length = draw(st.integers(1, 30))
+    length = draw(st.integers(1, 20))
     return length, draw(st.integers(1, length)), draw(st.integers(0, length - 1))
 
 

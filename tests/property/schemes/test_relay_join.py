@@ -19,7 +19,7 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.records import RecordMessages
 from dpcrowd.schemes.server import Joined, Server
 from examples_support import examples
-from relay_support import Network, message_of
+from relay_support import KnownNoise, Network, message_of
 from schemes_support import bits
 
 SERVERS, LAG, AFTER, JOINER, NEIGHBOUR = 6, 5, 13, 4, 1
@@ -48,7 +48,7 @@ def facts_of(**options: Any) -> Network:
 class World:
     """A network in which every record reaches the joiner and its neighbour, some of them late, in the same slot.
 
-    The others only send: what they release is compared with nothing.
+    The others only send, and would release what nobody compares: their records are computed without a server.
     """
 
     facts: Network
@@ -60,25 +60,27 @@ class World:
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
-        self.servers = {number: self.facts.server(number) for number in range(SERVERS)}
+        self.servers = {number: self.facts.server(number) for number in (JOINER, NEIGHBOUR)}
 
     def run(self, slots: range) -> dict[int, list[Any]]:
         """Let slots pass; give the releases of each server."""
         releases: dict[int, list[Any]] = {number: [] for number in self.servers}
         for slot in slots:
-            crowd = np.array([900, 300]) + 4 * slot
-            for number, server in self.servers.items():
-                counts = (crowd * self.facts.shares[number]).astype(np.int64)
-                counts = counts * 9 if number == self.broken else counts
-                server.observe(slot, counts)
-                if (sample := server.open_sample()) is not None:
-                    self.sent[number, slot] = sample[1].copy()
-                    on_time = number in (JOINER, NEIGHBOUR) or self.rng.random() < 0.6
-                    late = 0 if on_time else int(self.rng.integers(0, LAG))
-                    self.arrives[number, slot] = slot + late
+            counts = ((np.array([900, 300]) + 4 * slot) * self.facts.shares[:, None]).astype(np.int64)
+            if self.broken is not None:
+                counts[self.broken] *= 9
+            noisy = KnownNoise(SERVERS, REGIONS).noisy(slot, counts, None, None, True)
+            for number in range(SERVERS):
+                if number in self.servers:
+                    self.servers[number].observe(slot, counts[number])
+                    if (sample := self.servers[number].open_sample()) is not None:
+                        self.sent[number, slot], self.arrives[number, slot] = sample[1].copy(), slot
+                elif number not in (JOINER, NEIGHBOUR) and self.facts.due(slot, number):
+                    late = 0 if self.rng.random() < 0.6 else int(self.rng.integers(0, LAG))
+                    self.sent[number, slot], self.arrives[number, slot] = noisy[number], slot + late
             arrived = [key for key, at in self.arrives.items() if at == slot]
             for number, server in self.servers.items():
-                keys = sorted(key for key in arrived if key[0] != number and number in (JOINER, NEIGHBOUR))
+                keys = sorted(key for key in arrived if key[0] != number)
                 heard = {SERVERS: message_of(self.sent, keys, self.facts.price)} if keys else None
                 releases[number].append(server.hear(heard))
         return releases

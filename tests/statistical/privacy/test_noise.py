@@ -19,7 +19,7 @@ from dpcrowd.privacy.units import NANO
 
 Floats = NDArray[np.float64]
 EPSILONS = {0.2: 5.0, 1.0: 1.0, 6.25: 0.16, 50.0: 0.02}  # scale: epsilon
-DRAWS = {"secure": 100_000, "opendp": 30_000, "seeded": 400_000}
+DRAWS = {"secure": 40_000, "opendp": 30_000, "seeded": 400_000}
 SAMPLERS: dict[str, type[SecureNoise] | type[OpenDPNoise]] = {"secure": SecureNoise, "opendp": OpenDPNoise}
 ALARM = 1e-8
 SIGMAS = 6.0

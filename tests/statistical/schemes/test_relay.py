@@ -33,7 +33,7 @@ REACHES: dict[str, dict[str, Any]] = {"K=3": {"hops_per_slot": 3}, "K=1": {}, "r
 @cache
 def honest(case: str) -> SimulationResult:
     schemes = {label: Relay(samples=SAMPLES[case], **options) for label, options in REACHES.items()}
-    return simulate(schemes, runs=50, epsilon=1.0, jobs=1, smoothed=True, **CASES[case])
+    return simulate(schemes, runs=25, epsilon=1.0, jobs=1, smoothed=True, **CASES[case])
 
 
 def nees(record: RunRecords | Smoothed) -> float:
@@ -72,12 +72,12 @@ def test_smoothing_gives_servers_that_heard_late_what_others_heard_at_once() -> 
 # --------------------------------------------------------------------------------------------------------- guard
 
 SETTINGS: dict[str, tuple[int, dict[str, Any]]] = {
-    "linear": (40, {"data": "linear", "runs": 16, "servers": 30, "density": 0.15, "slots": 200}),
+    "linear": (40, {"data": "linear", "runs": 10, "servers": 30, "density": 0.15, "slots": 200}),
     "multi-linear": (
         10,
         {"data": "multi-linear", "runs": 4, "servers": 30, "density": 0.15, "slots": 150, "window": 50},
     ),
-    "flu": (100, {"data": "flu", "runs": 6, "servers": 30, "density": 0.15, "slots": 200}),
+    "flu": (100, {"data": "flu", "runs": 4, "servers": 30, "density": 0.15, "slots": 200}),
     "multi-flu": (5, {"data": "multi-flu", "runs": 2, "servers": 20, "density": 0.2, "slots": 150, "window": 50}),
 }
 WITH_DATA = [pytest.param(name, marks=pytest.mark.data) if "flu" in name else name for name in SETTINGS]

@@ -16,7 +16,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -56,7 +56,20 @@ _LARGEST = 64 << 20
 
 def parse_network(text: str, where: str = "network.toml") -> NetworkConfig:
     """Return the network that a text describes; `where` is the name of the file in errors."""
-    return parse(text, NetworkConfig, where, decoder(Path()))
+    try:
+        return _network_of(text)
+    except BadInput as error:
+        raise BadInput(f"{where}{error}") from None
+
+
+@lru_cache(maxsize=4)
+def _network_of(text: str) -> NetworkConfig:
+    """Return the network that a text describes; errors begin where the name of the file ends.
+
+    A node that starts, takes over a revision or replays a recording reads the same text from several files, and what
+    follows from a text (the best reach, say) takes time. A `NetworkConfig` never changes, so one serves for all.
+    """
+    return parse(text, NetworkConfig, "", decoder(Path()))
 
 
 def load_network(path: str | os.PathLike[str]) -> NetworkConfig:

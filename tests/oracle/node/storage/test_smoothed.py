@@ -24,9 +24,9 @@ from relay_worlds import draw_records, networks, play_records
 SLOTS = 20
 
 
-def full_smoother(network: Any, records: Any, last: int) -> tuple[Any, Any, Any]:
+def full_smoother(oracle: CentralFilter, records: Any, last: int) -> tuple[Any, Any, Any]:
     """Means, covariances and what is known of slots 0 to `last`: a fixed-interval smoother over all of these slots."""
-    oracle = CentralFilter(network)
+    network = oracle.network
     posteriors = oracle.run(records, last)
     d = len(oracle.a)
     means = np.array([[np.zeros(d) if p.mean is None else p.mean] for p in posteriors])
@@ -57,9 +57,10 @@ def test_what_is_stored_is_the_fixed_interval_smoother_up_to_the_lag(network: An
         history = list(storage.releases.smoothed(0, opens(SLOTS)))
         released = list(storage.releases.between(0, opens(SLOTS)))
     assert [one.slot for one in history] == [one.slot for one in released] == list(range(SLOTS))
+    oracle = CentralFilter(network)
+    smoothed = {last: full_smoother(oracle, sets[last], last) for last in range(network.lag - 1, SLOTS)}
     for slot, stored in enumerate(history):
-        last = min(slot + network.lag - 1, SLOTS - 1)
-        mean, cov, known = full_smoother(network, sets[last], last)
+        mean, cov, known = smoothed[min(slot + network.lag - 1, SLOTS - 1)]
         if known[slot, 0]:
             assert stored.estimate == pytest.approx(mean[slot, 0], rel=1e-7)
             assert stored.variance == pytest.approx(np.diag(cov[slot, 0]), rel=1e-7)

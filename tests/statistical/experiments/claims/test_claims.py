@@ -51,7 +51,7 @@ def test_what_is_level_is_rarely_called_uneven() -> None:
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str | None], tuple[Claim, Verdict | None]]:
     """All claims on the tiny reproduction: real points, a real store, no real data sets."""
-    plan = tiny_plan(slots=40, runs=6)
+    plan = tiny_plan(slots=30, runs=4)
     store = Store(Path(tmp_path_factory.mktemp("points")))
     figures = [figure for figure in FIGURES if figure.number <= 7]
     wanted = {figure.name: figure.points(plan) for figure in figures}
