@@ -106,9 +106,13 @@ class Course:
 
     @cached_property
     def level_by_noise(self) -> PerRegion:
-        """The square of the mean level by the mean variance, (d,): how much larger the level is than what slots add."""
-        level, variance = np.square(self.profile.mean(axis=0)), self.variance.mean(axis=0)
-        return np.asarray(np.divide(level, variance, out=np.zeros_like(level), where=variance > 0.0))
+        """The square of the level by the mean variance, (d,): how much larger the level is than what slots add.
+
+        The level is the mean over the season, and at least that of an average region.
+        """
+        level, variance = self.profile.mean(axis=0), self.variance.mean(axis=0)
+        square = np.square(np.maximum(level, level.mean()))
+        return np.asarray(np.divide(square, variance, out=np.zeros_like(square), where=variance > 0.0))
 
     @cached_property
     def _settled(self) -> dict[tuple[int, bytes], PerRegion]:

@@ -6,7 +6,8 @@ moved. So several filters run side by side on the same records, each with its ow
     the model                 a, q                    trusted most at the start
     calmer, livelier          a, q/4; a, 4 q; a, 16 q
     another level             a close to 1, q         deviations that stay
-    a level far away          a close to 1            deviations that stay, and are as large as the level itself
+    a level far away          a close to 1            deviations that stay, and are as large as the level itself, or as
+                                                      that of an average region: a region that was empty may fill
 
 and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a
 small chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few
@@ -29,7 +30,8 @@ regions, each of them would count the same evidence: then every region has its o
 
 Before there is evidence, a livelier belief moves the estimate by the noise of weak records alone, and makes it worse
 than the model itself. So the estimate starts with more trust in the model and in the calmer belief. For the interval
-the start has more doubt, since what nobody expects has to be inside as well.
+the start has more doubt, since what nobody expects has to be inside as well. A level far away would decide about the
+interval of a small region with any weight: it is silent until evidence has raised its weight.
 
 Where records say little, the weights stay what they were: intervals become narrower by evidence alone. Everything is a
 function of records, that is of released values, and no schedule depends on it. Arrays are (beliefs, N, d).
@@ -78,6 +80,7 @@ _AROUND_COURSE = (  # factor of q, weight at the start for the interval, and for
 )
 _ANOTHER_LEVEL = (0.02, 0.002)
 _LEVEL_FAR_AWAY = (0.005, 0.0003)
+_SILENT = 0.02
 _ALONE = tuple((factor, w, w) for factor, w in ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05)))
 _PRIOR_REGIONS = 30.0
 """n0: how many regions the beliefs of the beginning count for, beside those that have records."""
@@ -93,6 +96,7 @@ class Beliefs:
     factor      (beliefs, 1, d) of q
     weight      (beliefs, 1, 1) logarithms of the weights at the start
     trust       (beliefs, 1, 1) weights at the start with which the estimate is made
+    silent      (beliefs, 1, 1) weights up to which a belief does not widen the interval
     joint       whether the start is learned from all regions
     """
 
@@ -100,6 +104,7 @@ class Beliefs:
     factor: Floats
     weight: Floats
     trust: Floats
+    silent: Floats
     joint: bool
 
 
@@ -135,7 +140,10 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         rows.append((slow, np.maximum(course.level_by_noise * (1.0 - slow * slow), 1.0), *_LEVEL_FAR_AWAY))
     transition, factor, weight, trust = (np.stack(column) for column in zip(*rows, strict=True))
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
-    return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, joint)
+    silent = np.zeros_like(weight)
+    if course is not None:
+        silent[-1] = _SILENT
+    return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint)
 
 
 def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
@@ -202,16 +210,22 @@ def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> 
     with np.errstate(invalid="ignore"):
         own = beliefs.transition * (bank.var + np.square(bank.mean - mean))
     prior = combined(predict_bank(bank, model, beliefs, slot), beliefs)
-    return np.stack([*prior, (_common_weights(bank, beliefs, np.exp(beliefs.weight)) * own).sum(axis=0)])
+    return np.stack([*prior, (_doubtful_weights(bank, beliefs) * own).sum(axis=0)])
 
 
 def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
     """Return mean and variance of the mixture, (N, d); nothing is known where any filter knows nothing."""
     mean = (_common_weights(bank, beliefs, beliefs.trust) * bank.mean).sum(axis=0)
-    weight = _common_weights(bank, beliefs, np.exp(beliefs.weight))
+    weight = _doubtful_weights(bank, beliefs)
     with np.errstate(invalid="ignore"):
         var = (weight * (bank.var + np.square(bank.mean - mean))).sum(axis=0)
     return mean, var
+
+
+def _doubtful_weights(bank: Bank, beliefs: Beliefs) -> Floats:
+    """Return the weights with which the interval is made, (beliefs, N, d)."""
+    weight = np.maximum(_common_weights(bank, beliefs, np.exp(beliefs.weight)) - beliefs.silent, 0.0)
+    return np.asarray(weight / weight.sum(axis=0))
 
 
 def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats) -> Floats:

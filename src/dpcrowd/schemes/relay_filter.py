@@ -304,6 +304,9 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
 def expected_level(state: RelayState, slot: int) -> tuple[Floats, Floats]:
     """Return the finalised state as it is expected to be L slots later, in a slot: means and variances, (N, d)."""
     model, mean, var = state.setting.model, state.base, state.base_var
+    if state.base_bank is not None and model.course is not None:  # it may have learned that the level has moved
+        beliefs = state.beliefs
+        return combined(predict_bank(state.base_bank, model, beliefs, slot, max(slot - state.lag, -1)), beliefs)
     if model.course is not None:
         variances = diagonal(var) if state.setting.form == "matrix" else var
         return predict_ahead(mean, variances, model, min(state.lag, slot + 1), slot)

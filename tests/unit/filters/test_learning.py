@@ -125,6 +125,22 @@ def test_a_level_that_has_tripled_is_inside_the_intervals_soon(noise: float) -> 
     assert np.abs(mean - truth)[60:].mean() < 0.25 * 2 * LEVEL
 
 
+def test_a_region_that_was_empty_fills() -> None:
+    """A belief in another level that is as small as the old one never gets there: the model is worse than none."""
+    levels = np.array([1.0, 400.0, 300.0, 500.0])
+    model = ProcessModel.around(Course(levels[None], levels[None]), np.full(4, A))
+    rng = np.random.default_rng(19)
+    truth = levels + rng.normal(0.0, np.sqrt(levels), (120, 40, 4))
+    truth[40:, :, 0] += 300.0
+    mean, var = learned(truth, 4000.0, 20, model)
+    covered = np.abs(mean - truth) < 1.96 * np.sqrt(var)
+    assert covered[80:, :, 0].mean() > 0.9
+    assert np.abs(mean - truth)[80:, :, 0].mean() < 60.0
+    # Before there is evidence, a small region is not as uncertain as if it could be anything.
+    assert np.sqrt(var[:40, :, 0]).mean() < 3.0
+    assert covered[:40].mean() > 0.93
+
+
 def test_regions_learn_from_one_another() -> None:
     """Weak records of one region show little; if all regions are livelier than the model says, all of them know it."""
     many = 40
@@ -159,7 +175,9 @@ def test_the_intervals_have_the_same_evidence_as_the_estimate_and_more_doubt() -
     bank.weight[:, 0, 0] = np.log(start)
     mean, var = combined(bank, beliefs)
     assert mean == pytest.approx((beliefs.trust * bank.mean).sum(axis=0), rel=1e-6)
-    assert var == pytest.approx((start[:, None, None] * (bank.var + (bank.mean - mean) ** 2)).sum(axis=0), rel=1e-6)
+    weight = np.where(np.arange(len(start)) < len(start) - 1, start, 0.0)  # a level far away is silent
+    spread = bank.var + (bank.mean - mean) ** 2
+    assert var == pytest.approx((weight[:, None, None] * spread).sum(axis=0) / weight.sum(), rel=1e-6)
 
 
 def test_a_region_without_variance_or_people_has_beliefs_too() -> None:
