@@ -624,8 +624,8 @@ MUTANTS = (
     Mutant(
         "drift-of-a-random-walk",
         "filters/drift.py",
-        "square = np.square(value) - (seen.variance + slope * drift.trend) / np.square(sd)",
-        "square = np.square(value)",
+        "square = np.minimum(np.square(seen.value) / size_var, _LIMIT**2) - without / size_var",
+        "square = np.minimum(np.square(seen.value) / size_var, _LIMIT**2)",
         "Noise is taken for movement of the crowd: intervals become far too wide.",
         ("unit/filters/test_drift.py",),
     ),

@@ -160,16 +160,19 @@ def learn_drift(drift: Drift, seen: Innovations) -> Drift:
     """Return the memory with what the samples of a slot show, between `carry_drift` and `keep_drift`."""
     size, slope = drift.size.believed(), drift.slope.believed()
     size_scale, slope_scale = np.maximum(size, 1.0), np.maximum(slope, 1.0)
+    # Shares of the variance are taken at a factor of at least 1, so that no single sample has an unbounded weight.
+    without = seen.variance + slope * drift.trend
+    size_var = np.where(seen.where, without + size_scale * drift.walk, 1.0)
+    square = np.minimum(np.square(seen.value) / size_var, _LIMIT**2) - without / size_var
     expected = seen.variance + size_scale * drift.walk + slope_scale * drift.trend
     sd = np.sqrt(np.where(seen.where, expected, 1.0))
     value = np.clip(np.where(seen.where, seen.value / sd, 0.0), -_LIMIT, _LIMIT)
-    square = np.square(value) - (seen.variance + slope * drift.trend) / np.square(sd)
     before = seen.where & (drift.last_sd > 0.0)
     both = sd * np.where(before, drift.last_sd, 1.0)
     product = value * drift.last - (drift.staying + drift.settled) / both
     return replace(
         drift,
-        size=drift.size.learn(size_scale * square, size_scale * drift.walk / np.square(sd), seen.where),
+        size=drift.size.learn(size_scale * square, size_scale * drift.walk / size_var, seen.where),
         slope=drift.slope.learn(slope_scale * product, slope_scale * drift.common / both, before),
         common=np.where(seen.where, drift.trend, drift.common),
         change=np.where(seen.where, drift.cross, drift.change),
