@@ -73,6 +73,7 @@ __all__ = [
     "played",
     "same",
     "watched_noise",
+    "without_drift",
 ]
 
 
@@ -253,3 +254,9 @@ def make_server(world: World, name: str, setting: Setting, number: int) -> Serve
     noise = world.noise(only=number)
     scheme = make_scheme(name, **options)
     return Server(scheme, alone, noise, number=number, share=share, beta=world.gain, allow_simulated_noise=True)
+
+
+def without_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let schemes release the variance that their filter has, without what samples show of the drift."""
+    for module in ("filtering", "sample"):
+        monkeypatch.setattr(f"dpcrowd.schemes.{module}._learns_drift", lambda setting: False)

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.filters.staying import kept_part
 
 __all__ = ["DividedSums", "follow_split", "group_sizes", "group_sums", "measured_by_sums"]
 
@@ -86,8 +87,6 @@ def follow_split(
     sizes      (N, d) how many regions were read together with each, in this slot or when the server sampled last
     """
     mean, var = posterior
-    with np.errstate(divide="ignore", invalid="ignore"):
-        kept = np.where(np.isfinite(prior_var), var / prior_var, np.where(np.isfinite(var), 0.0, 1.0))
-    kept = np.clip(kept, 0.0, 1.0)
+    kept = kept_part(prior_var, var)
     unknown = np.sqrt(1.0 - 1.0 / sizes) * np.maximum(mean, 1.0)
     return DividedSums(kept * np.abs(transition) * before.deviation + (1.0 - kept) * unknown, sizes)

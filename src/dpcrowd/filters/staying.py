@@ -24,7 +24,11 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 
-__all__ = ["StayingUsers", "follow_staying"]
+__all__ = ["StayingUsers", "follow_staying", "kept_part"]
+
+
+_NOTHING_FUSED = 1.0 - 1e-9
+"""Above this part of the prior, nothing was fused: 1/(1/P) differs from P by rounding."""
 
 
 @dataclass
@@ -54,12 +58,17 @@ def follow_staying(
     >>> float((variance + memory.extra)[0, 0] / variance[0, 0])  # (1 + s)/(1 - s) = 39 in the long run
     37.1...
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        kept = np.where(
-            np.isfinite(prior_var), posterior_var / prior_var, np.where(np.isfinite(posterior_var), 0.0, 1.0)
-        )
-    kept = np.clip(kept, 0.0, 1.0)
+    kept = kept_part(prior_var, posterior_var)
     heard = kept < 1.0
     cross = (1.0 - turnover) * transition * before.cross
     extra = np.square(kept * transition) * before.extra + 2.0 * kept * (1.0 - kept) * cross
     return StayingUsers(extra, kept * cross + np.where(heard, part * np.where(heard, posterior_var, 0.0), 0.0))
+
+
+def kept_part(prior_var: Floats, posterior_var: Floats) -> Floats:
+    """Return phi = M/P, the part of the prior in the posterior: 0 where nothing was known before, from 0 to 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = np.where(
+            np.isfinite(prior_var), posterior_var / prior_var, np.where(np.isfinite(posterior_var), 0.0, 1.0)
+        )
+    return np.where(kept > _NOTHING_FUSED, 1.0, np.maximum(kept, 0.0))

@@ -85,7 +85,7 @@ class Central(Scheme):
         prior, prior_var = state.scheme.predict(state.centre, plan.slot)
         state.scheme.fuse(state.inner, plan, reading, messages, hearing.one_hop or Hearing())
         state.scheme.absorb(state.centre, prior, prior_var, messages, hearing, plan.slot)
-        state.scheme.follow_errors(state.centre, plan, reading, prior_var)
+        state.scheme.follow_errors(state.centre, plan, reading, prior_var, prior)
         state.centre.end(plan.slot)
 
     def release(self, state: CentralState, plan: Plan, reading: Reading) -> Release:

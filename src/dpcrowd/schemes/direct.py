@@ -5,12 +5,13 @@ Base of Uniform, Sample, BD, BA and PeGaSus. They send nothing; `dpcrowd.schemes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dpcrowd.arrays import Floats
+from dpcrowd.filters.drift import Drift, drift_var
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Ledger, open_ledger
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
@@ -21,13 +22,17 @@ __all__ = ["DirectScheme", "DirectState", "direct_start"]
 
 @dataclass
 class DirectState:
-    """last (N, d) the last released counts, made at the share last_share (N, 1); variance (N, d) of the estimate."""
+    """last (N, d) the last released counts, made at the share last_share (N, 1); variance (N, d) of the estimate.
+
+    drift  what samples have shown of a crowd that moves on; None: nothing is learned of it
+    """
 
     setting: Setting
     ledger: Ledger
     last: Floats
     last_share: Floats
     variance: Floats
+    drift: Drift | None = field(default=None, kw_only=True, metadata={"later": True})
 
 
 def direct_start(setting: Setting) -> dict[str, Any]:
@@ -59,4 +64,5 @@ class DirectScheme(Scheme):
     def release(self, state: DirectState, plan: Plan, reading: Reading) -> Release:
         silent = np.zeros(state.setting.servers, dtype=np.bool_)
         estimate = state.last / state.last_share  # an old count belongs to the share of its own slot
-        return Release(plan.slot, estimate, state.variance, reading.charge > 0, reading.charge, silent)
+        variance = state.variance if state.drift is None else state.variance + drift_var(state.drift)
+        return Release(plan.slot, estimate, variance, reading.charge > 0, reading.charge, silent)

@@ -26,9 +26,10 @@ from dpcrowd.filters import (
     predict_matrix,
 )
 from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix
+from dpcrowd.filters.drift import Drift, Innovations, carry_drift, drift_var, keep_drift, learn_drift, start_drift
 from dpcrowd.filters.learning import Bank, Beliefs, beliefs_of, combined, predict_bank, start_bank, update_bank
 from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, group_sums, measured_by_sums
-from dpcrowd.filters.staying import StayingUsers, follow_staying
+from dpcrowd.filters.staying import StayingUsers, follow_staying, kept_part
 from dpcrowd.kernels.engine import compiled
 from dpcrowd.kernels.fusion import add_to_hearers, fuse_sums
 from dpcrowd.kernels.gather import unsigned
@@ -52,6 +53,7 @@ class FilterState:
     bank  the filters whose mean the posterior is, if the setting says that they learn
     staying  what users who stay have added to the errors; None: everybody chooses a server anew in every slot
     divided  what dividing the sums of groups has added to the errors; None: there are no groups
+    drift    what samples have shown of a crowd that moves on; None: its changes are taken for independent ones
     joint    whether regions learn from one another: not where they are read in groups
     """
 
@@ -64,6 +66,7 @@ class FilterState:
     bank: Bank | None = field(default=None, kw_only=True)
     staying: StayingUsers | None = field(default=None, kw_only=True, metadata={"later": True})
     divided: DividedSums | None = field(default=None, kw_only=True, metadata={"later": True})
+    drift: Drift | None = field(default=None, kw_only=True, metadata={"later": True})
     joint: bool = field(default=True, kw_only=True, metadata={"saved": False})
 
     @property
@@ -97,7 +100,13 @@ def filter_start(setting: Setting) -> dict[str, Any]:
         "slot": np.array(-1) if course else None,
         "bank": start_bank(setting.model, servers, -1) if setting.learn and not matrix else None,
         "staying": _start_staying(setting),
+        "drift": start_drift(posterior_var) if _learns_drift(setting) else None,
     }
+
+
+def _learns_drift(setting: Setting) -> bool:
+    """Whether intervals learn how far the crowd moves; the paper's own experiments have its intervals."""
+    return setting.observation == "binomial" and setting.form == "diagonal"
 
 
 def _start_staying(setting: Setting) -> StayingUsers | None:
@@ -193,10 +202,16 @@ class FilterScheme(Scheme):
         state.end(plan.slot)
         self.adapt(state, plan, reading)
 
-    @staticmethod
-    def follow_errors(state: FilterState, plan: Plan, reading: Reading, prior_var: Floats) -> None:
-        """Follow errors that the filter does not know of; what others have sent is taken to be like the own sample."""
+    def follow_errors(
+        self, state: FilterState, plan: Plan, reading: Reading, prior_var: Floats, prior: Floats | None = None
+    ) -> None:
+        """Follow errors that the filter does not know of; what others have sent is taken to be like the own sample.
+
+        prior, prior_var  of the filter whose errors they are; without `prior`, that of the plan
+        """
         setting, a = state.setting, state.setting.model.diagonal_transition
+        if state.drift is not None:
+            self._follow_drift(state, plan, reading, plan.prior if prior is None else prior, prior_var)
         if state.staying is not None:
             spread = _spread(setting, plan, reading, np.isfinite(prior_var))
             part = spread / (setting.tuning.alpha * reading.noise_var + spread)
@@ -208,6 +223,52 @@ class FilterScheme(Scheme):
                 sizes = np.where(due, now, sizes)
             posterior = (state.posterior, state.posterior_var)
             state.divided = follow_split(state.divided, prior_var, posterior, sizes, a)
+
+    def _follow_drift(
+        self, state: FilterState, plan: Plan, reading: Reading, prior: Floats | None, prior_var: Floats
+    ) -> None:
+        """Learn from the own samples how far the crowd moves, before the memory of other errors is of this slot."""
+        assert state.drift is not None and prior is not None
+        setting, a = state.setting, state.setting.model.diagonal_transition
+        known = np.isfinite(prior_var) & np.isfinite(state.drift.last_var)
+        with np.errstate(invalid="ignore"):
+            added = np.where(known, prior_var - np.square(a) * state.drift.last_var, 0.0)
+        drift = carry_drift(state.drift, np.maximum(added, 0.0), a, setting.turnover)
+        seen = None
+        if plan.due.any():
+            seen = self._innovations(state, plan, reading, prior, np.where(known, prior_var, np.inf))
+            drift = learn_drift(drift, seen)
+        state.drift = keep_drift(drift, state.posterior_var, kept_part(prior_var, state.posterior_var), seen)
+
+    def _innovations(
+        self, state: FilterState, plan: Plan, reading: Reading, prior: Floats, prior_var: Floats
+    ) -> Innovations:
+        """Return the innovations of the own samples; of regions that are read as one sum, that of their mean."""
+        setting, share = state.setting, plan.shares
+        known = np.isfinite(prior_var)
+        due = every_region(plan.due, setting.regions)
+        spread = _spread(setting, plan, reading, known)
+        extra = inherited = deviation = np.zeros(due.shape)
+        if state.staying is not None:
+            a = setting.model.diagonal_transition
+            extra, deviation = np.square(a) * state.staying.extra, spread / np.square(share)
+            inherited = (1.0 - setting.turnover) * a * state.staying.cross
+        error_var = np.where(known, prior_var, 0.0) + extra
+        noise_var = setting.tuning.alpha * reading.noise_var / np.square(share)
+        value, spread_var = reading.noisy / share - prior, spread / np.square(share)
+        if plan.pivot is not None:  # one draw of noise, and one answer how far the group has moved
+            pivot = np.where(due, plan.pivot, np.arange(setting.regions))
+            sizes = group_sums(np.ones(due.shape), pivot)
+            value, spread_var = group_sums(value, pivot) / sizes, group_sums(spread_var, pivot) / np.square(sizes)
+            error_var, noise_var = (
+                np.square(group_sums(np.sqrt(np.broadcast_to(part, due.shape)), pivot) / sizes)
+                for part in (error_var, noise_var)
+            )
+        # A server alone finds its own deviation in its prior again.
+        common = 2.0 * inherited if self.reach == "alone" else 0.0
+        noise = noise_var + spread_var
+        variance = np.maximum(error_var + noise - common, noise_var)
+        return Innovations(due & known, value, variance, deviation, inherited, extra)
 
     @staticmethod
     def absorb(
@@ -245,6 +306,8 @@ class FilterScheme(Scheme):
             variance = state.posterior_var if state.staying is None else state.posterior_var + state.staying.extra
             if state.divided is not None:
                 variance = variance + np.square(state.divided.deviation)
+            if state.drift is not None:
+                variance = variance + drift_var(state.drift)
             if not np.isfinite(variance).all():
                 estimate = np.where(np.isfinite(variance), estimate, np.nan)
         else:

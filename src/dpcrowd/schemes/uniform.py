@@ -13,7 +13,7 @@ from dpcrowd.schemes.base import Plan, Reading, Setting
 from dpcrowd.schemes.direct import DirectScheme, DirectState, direct_start
 from dpcrowd.schemes.perturb import perturb_counts
 
-__all__ = ["Uniform"]
+__all__ = ["Uniform", "drift_of_slot"]
 
 
 class Uniform(DirectScheme):
@@ -50,11 +50,11 @@ class Uniform(DirectScheme):
             state.variance = np.broadcast_to((reading.noise_var + spread) / (share * share), counts.shape)
         else:
             age = plan.slot % setting.need_guarantee().length
-            state.variance = np.maximum(state.variance + _drift(setting.model, plan.slot, age), 0.0)
+            state.variance = np.maximum(state.variance + drift_of_slot(setting.model, plan.slot, age), 0.0)
         return reading
 
 
-def _drift(model: ProcessModel, slot: int, age: int) -> Floats:
+def drift_of_slot(model: ProcessModel, slot: int, age: int) -> Floats:
     """Return what a slot adds to the variance (d,) of a value that is `age` slots old.
 
     Without an expected course the truth is a random walk, which drifts by Q per slot. A course says where it goes: the

@@ -35,3 +35,11 @@ def test_without_information_nothing_is_added():
     memory = follow_staying(memory, prior_var, posterior_var, np.full((1, 2), 0.5), np.ones(()), 0.05)
     assert memory.extra.tolist() == [[0.0, 0.0]]
     assert memory.cross.tolist() == [[0.0, 1.5]]
+
+
+def test_slots_in_which_nothing_is_fused_add_nothing():
+    """1/(1/P) differs from P by rounding: whoever takes that for a sample believes in deviations that nobody had."""
+    memory, one = StayingUsers(np.zeros((1, 1)), np.full((1, 1), 2.0)), np.ones((1, 1))
+    for variance in np.arange(3.0, 60.0, 0.7):
+        memory = follow_staying(memory, variance * one, variance * (1.0 - 1e-16 * one) - 1e-14, one, np.ones(()), 0.05)
+    assert memory.cross[0, 0] < 2.0

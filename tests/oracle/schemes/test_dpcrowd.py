@@ -21,7 +21,14 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.tuning import Tuning
-from schemes_support import World, drawn, laplace_var, make_world, play
+from schemes_support import World, drawn, laplace_var, make_world, play, without_drift
+
+
+@pytest.fixture(autouse=True)
+def _variances_of_the_filter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What drift adds is beside the filter (`unit/schemes/test_drift.py`)."""
+    without_drift(monkeypatch)
+
 
 NANO = 10**9
 

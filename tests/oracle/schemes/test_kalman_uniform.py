@@ -12,7 +12,14 @@ from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.registry import make_scheme
-from schemes_support import drawn, laplace_var, make_world, play
+from schemes_support import drawn, laplace_var, make_world, play, without_drift
+
+
+@pytest.fixture(autouse=True)
+def _variances_of_the_filter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What drift adds is beside the filter (`unit/schemes/test_drift.py`)."""
+    without_drift(monkeypatch)
+
 
 NANO = 10**9
 SLOTS = 90

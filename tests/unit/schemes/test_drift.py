@@ -1,0 +1,79 @@
+"""Intervals on a crowd that moves in one direction: wide enough, and estimates, schedules and old states as before."""
+
+import numpy as np
+import pytest
+
+import dpcrowd
+from dpcrowd.filters import ProcessModel
+from dpcrowd.schemes.registry import make_scheme
+from dpcrowd.schemes.snapshot import load_into, pack
+from schemes_support import Guarantee, bits, make_setting, without_drift
+from schemes_support_transfer import CHANGED, Live, of_regions, predicted, run, taken
+
+SETTINGS = {"servers": 6, "density": 0.6, "runs": 1, "jobs": 1, "shares": "partition", "epsilon": 20.0}
+WINDOW = {"window": 10}
+NAMES = (
+    *("dpcrowd-w", "dpcrowd-plus", "rescuedp", "drescuedp", "kalman-uniform", "dkalman-uniform", "central"),
+    *("dpcrowd", "fast", "dfast", "sample", "dsample"),
+)
+
+
+def trend(slots: int = 90) -> dpcrowd.DataSet:
+    """Two regions that grow and shrink by 120 people per slot, about as much as Q says, always in one direction."""
+    moved = 120 * np.arange(slots)[:, None] * np.array([1, -1])
+    return dpcrowd.counts_from_array(20_000 + moved, process_var=6000.0)
+
+
+def both(name, monkeypatch):
+    """A scheme's records with what samples show of the drift, and without."""
+    length = {} if name in ("dpcrowd", "fast", "dfast") else WINDOW
+    options = {**SETTINGS, **length, "keep_estimates": True, "observation": "binomial"}
+    learned = dpcrowd.simulate(name, trend(), **options)[name]
+    without_drift(monkeypatch)
+    return learned, dpcrowd.simulate(name, trend(), **options)[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_intervals_follow_a_trend(name, monkeypatch):
+    """Between samples a random walk moves less than a crowd that grows every day: its intervals miss the truth. The
+    memory is beside the filter: a schedule that depends on releases must not change with it."""
+    learned, plain = both(name, monkeypatch)
+    assert learned.coverage95.mean() > 0.85
+    assert (learned.variances >= plain.variances).all()
+    assert (learned.variances > plain.variances).any()
+    assert np.array_equal(learned.estimates, plain.estimates, equal_nan=True)
+    assert np.array_equal(learned.frequency, plain.frequency)
+
+
+@pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus", "sample"])
+def test_the_papers_experiments_keep_their_intervals(name):
+    """With the paper's observation nothing is learned: its oracle tests and published results stand."""
+    setting = make_setting(1, 2, Guarantee.window(4, 3.0))
+    assert make_scheme(name).start(setting).drift is None
+
+
+@pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus", "kalman-uniform", "sample"])
+def test_a_state_from_before_continues(name):
+    """A server that was stopped before intervals learned of drift must not lose its account and its estimates."""
+    setting = make_setting(1, 2, Guarantee.window(4, 3.0), observation="binomial")
+    scheme = make_scheme(name)
+    saved = pack(scheme.start(setting), "state")
+    assert any(".drift." in key for key in saved)
+    state = scheme.start(setting)
+    load_into(state, {key: array for key, array in saved.items() if ".drift." not in key}, "state")
+    assert state.drift.size.weight.tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus"])
+def test_regions_that_stay_keep_what_was_learned(name):
+    """A revision of the network reorders regions: each takes its own drift along."""
+    case = Live(name)
+    model = ProcessModel.of(1.0, [1.0, 1.0, 1.0, 1.0])  # far too small, so that something is learned
+    options = {"observation": "binomial", "turnover": 0.1, "model": model}
+    before = case.server("abcd", **options)
+    run(before, "abcd", range(CHANGED))
+    after = taken(case, "dbca", before.save(), before=case.server("abcd", **options), **options)
+    assert before._state.drift.size.weight.max() > 0.0
+    old, new = predicted(before), predicted(after)
+    for one, other in zip(of_regions(old, "abcd", "abcd"), of_regions(new, "dbca", "abcd"), strict=True):
+        assert bits(one) == bits(other) or np.allclose(one, other, rtol=1e-12)
