@@ -110,7 +110,7 @@ def network_file(folder: Path, scheme: str) -> Path:
 
 
 def test_a_process_variance_that_the_table_does_not_show_is_not_guessed(tmp_path: Path) -> None:
-    """Where every slot has a record, variances grow by a part of Q, with which models were 4000 times too wide."""
+    """Where every slot has a record, variances grow by a part of Q, with which models were 3000 times too wide."""
     table = write(tmp_path / "estimates.csv", *staggered())
     with pytest.raises(BadInput, match=r"in 1 of 1 regions .*--made-with network.toml.*--process-var NUMBER"):
         fit_releases(table)
