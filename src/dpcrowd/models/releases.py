@@ -62,8 +62,10 @@ def check_growth(variance: Floats, model: ProcessModel, regions: tuple[str, ...]
     contradictions = (excess > _ROUNDING * model.diagonal_var).sum(axis=0) > _FEW * known.sum(axis=0)
     if contradictions.any():
         raise BadInput(
-            f"the releases were not made with the given process variance: the variance of region "
-            f"'{regions[int(np.argmax(contradictions))]}' grows by more than it allows; {_REMEDY}."
+            f"the variance of region '{regions[int(np.argmax(contradictions))]}' grows by more than the given process "
+            "variance allows. If it is not the Q with which the releases were made, "
+            f"{_REMEDY}. If it is, the releases are not those of a filter alone, but of groups of regions "
+            "(dpcrowd-plus) or averages of servers, and no model can be fitted on them; give releases of relay."
         )
     step = _visible_step(variance)
     if model.course is not None or not np.all(model.diagonal_transition == 1.0):

@@ -134,7 +134,7 @@ def test_a_schedule_that_repeats_does_not_show_the_process_variance() -> None:
 def test_a_wrong_process_variance_is_refused(tmp_path: Path) -> None:
     """With a Q that the variances contradict, every measurement would be wrong, and nobody would notice."""
     _, variance = staggered()
-    with pytest.raises(BadInput, match="'hall' grows by more than it allows"):
+    with pytest.raises(BadInput, match="'hall' grows by more than the given process variance allows"):
         check_growth(variance, ProcessModel.of(1.0, [100.0]), ("hall",))
     rng = np.random.default_rng(1)
     _, shown, _ = released(rng, crowd(rng), 2500.0)
