@@ -169,6 +169,9 @@ def test_what_filters_learned_is_said_not_to_be_undone(tmp_path: Path) -> None:
     network.write_text(network.read_text(encoding="utf-8").replace('"park", ', ""), encoding="utf-8")
     assert "filters have learned" in fit_releases(table, made_with=network, season="none").notes[0]
     assert old.notes == ()
+    network.write_text(network.read_text(encoding="utf-8") + "learn = false\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="grows by more than the given process variance allows"):
+        fit_releases(table, made_with=network, season="none")  # this table was not made with that model
 
 
 def test_what_a_table_lacks_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
