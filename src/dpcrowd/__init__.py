@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from dpcrowd.sim.data import load as load_data
     from dpcrowd.sim.data.counts import counts_from_array
     from dpcrowd.sim.fit import fit
+    from dpcrowd.sim.fit_releases import fit_releases
     from dpcrowd.sim.planner.plan import NetworkPlan, plan
     from dpcrowd.sim.result import SimulationResult
     from dpcrowd.sim.simulate import simulate
@@ -122,6 +123,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "sim.data": "DataSet FixedData load_data=load",
         "sim.data.counts": "counts_from_array",
         "sim.fit": "fit",
+        "sim.fit_releases": "fit_releases",
         "sim.planner.plan": "NetworkPlan plan",
         "sim.result": "SimulationResult",
         "sim.simulate": "simulate",
@@ -195,6 +197,7 @@ __all__ = [
     "direct_start",
     "filter_start",
     "fit",
+    "fit_releases",
     "load_data",
     "make_scheme",
     "noise_var",

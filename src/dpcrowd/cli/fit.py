@@ -36,7 +36,13 @@ _VISIBLE = 5e-4
     "--made-with",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The model with which the releases were made.  [default: none, a random walk]",
+    help="What the filters that made the releases knew: the network.toml of their network, or a model's file.",
+)
+@click.option(
+    "--process-var",
+    metavar="Q[,Q…]",
+    help="Instead of --made-with: the process variance Q of the filters that made the releases; one number, or one per "
+    "region, in the order of FILE.  [default: read from FILE, and refused if it does not show Q]",
 )
 @click.option("--span", metavar="FIRST:LAST", help="Fit on these slots only, such as 0:395 or 0:0.5.")
 @options.regions
@@ -50,7 +56,9 @@ _VISIBLE = 5e-4
     metavar="FILE",
     help="Write the model into a TOML file for `dpcrowd simulate --model FILE`.",
 )
-def fit(file: str, releases: bool, regions: str | None, as_json: bool, **settings: Any) -> None:
+def fit(
+    file: str, releases: bool, regions: str | None, process_var: str | None, as_json: bool, **settings: Any
+) -> None:
     """Fit a process model: what is known of a crowd before any record of it.
 
     FILE is a file of counts, or a data set that `dpcrowd data` lists. A model is public, whoever has been counted in
@@ -68,8 +76,12 @@ def fit(file: str, releases: bool, regions: str | None, as_json: bool, **setting
         for name in ("span", "regions", "slot_length", "round_counts", "data_dir"):
             if name in given:
                 raise BadInput(f"--{name.replace('_', '-')} is for counts, not for --releases; leave it out.")
-    elif "made_with" in given:
-        raise BadInput("--made-with is for --releases; counts were not made with a model.")
+        if process_var is not None:
+            given["process_var"] = options.numbers("--process-var", process_var)
+    else:
+        for name, value in (("--made-with", given.get("made_with")), ("--process-var", process_var)):
+            if value is not None:
+                raise BadInput(f"{name} is for --releases; counts were not made by filters. Leave it out.")
     model = (fit_releases if releases else fit_counts)(file, **given)
     if as_json:
         click.echo(json.dumps({"model": _plain(model)}))
@@ -83,7 +95,12 @@ def _plain(model: Any) -> dict[str, Any]:
 
     scores = {key: value if value == value else None for key, value in asdict(model.scores).items()}  # noqa: PLR0124
     plain = {key: getattr(model, key) for key in ("season", "variance", "source", "data", "first", "slots", "reason")}
-    return {**plain, "scores": scores, "regions": [asdict(region) for region in model.regions]}
+    return {
+        **plain,
+        "notes": list(model.notes),
+        "scores": scores,
+        "regions": [asdict(region) for region in model.regions],
+    }
 
 
 def _print(model: Any, out: Path | None) -> None:
@@ -119,7 +136,7 @@ def _warnings(model: Any) -> list[str]:
     from dpcrowd.models.season import seasons_seen
     from dpcrowd.sim.notes import LEAST_COVERAGE
 
-    warnings = []
+    warnings = [f"note: {text}" for text in model.notes]
     seen = seasons_seen(model.season, model.slot, model.slots)
     if seen is not None and seen < 2.0:
         warnings.append(

@@ -20,6 +20,7 @@ __all__ = [
     "form",
     "live_slot",
     "model",
+    "numbers",
     "observation",
     "regions",
     "regions_per_slot",
@@ -153,3 +154,14 @@ backend = click.option(
     "--backend", default="local", show_default=True, help="Where to compute: local (processes) or dask."
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+
+
+def numbers(option: str, text: str) -> list[float]:
+    """Return the numbers of an option, which commas separate."""
+    try:
+        numbers = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise BadInput(f"{option} is '{text}'; allowed: numbers, separated by commas.")
+    return numbers

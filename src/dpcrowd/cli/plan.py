@@ -144,7 +144,7 @@ def plan(
     for name in settings:  # a default of the command must not replace what a network.toml states
         if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT and name != "graph":
             settings[name] = None
-    variances = None if process_var is None else _numbers("--process-var", process_var)
+    variances = None if process_var is None else options.numbers("--process-var", process_var)
     with progress_bar("planning"):
         result = make_plan(
             None if level is None else _levels(level),
@@ -155,7 +155,7 @@ def plan(
             hops_per_slot=_hops("--hops-per-slot", hops_per_slot),
             goal=goal,
             solve_for="epsilon" if goal is not None and solve_for is None else solve_for,  # type: ignore[arg-type]
-            epsilons=None if epsilons is None else _numbers("--epsilons", epsilons),
+            epsilons=None if epsilons is None else options.numbers("--epsilons", epsilons),
             **settings,
         )
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
@@ -176,7 +176,7 @@ def _levels(text: str) -> dict[str, float] | list[float]:
     """Return the levels of --level: names with numbers, or numbers alone."""
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if not any("=" in entry for entry in entries):
-        return _numbers("--level", text)
+        return options.numbers("--level", text)
     levels: dict[str, float] = {}
     for entry in entries:
         name, _, number = (part.strip() for part in entry.rpartition("="))
@@ -186,18 +186,8 @@ def _levels(text: str) -> dict[str, float] | list[float]:
             raise BadInput(f"--level has '{entry}'; allowed in a name: neither = nor ; (commas separate the regions).")
         if name in levels:
             raise BadInput(f"--level names region '{name}' twice; name each region once.")
-        levels[name] = _numbers("--level", number)[0]
+        levels[name] = options.numbers("--level", number)[0]
     return levels
-
-
-def _numbers(option: str, text: str) -> list[float]:
-    try:
-        numbers = [float(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        numbers = []
-    if not numbers:
-        raise BadInput(f"{option} is '{text}'; allowed: numbers, separated by commas.")
-    return numbers
 
 
 def _hops(option: str, text: str | None) -> Any:
@@ -281,7 +271,7 @@ def _print_traffic(result: Any, say: Any) -> None:
 def _shares_option(shares: str | None) -> Any:
     """Return numbers as such; a kind or the name of a file stays what it is."""
     numeric = shares is not None and shares[:1] in _DIGITS and not shares.lower().endswith(".csv")
-    return _numbers("--shares", shares) if shares is not None and numeric else shares
+    return options.numbers("--shares", shares) if shares is not None and numeric else shares
 
 
 def _shares(shares: str | tuple[Any, ...]) -> str:

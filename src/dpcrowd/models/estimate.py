@@ -206,15 +206,23 @@ def _deviations(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, F
     squares = total(lambda part: np.square(part.value[:-1]) - part.noise[:-1])
     products = total(lambda part: part.value[1:] * part.value[:-1])
     few = _FEW / (pairs + 1.0)  # as a part of all pairs
-    raw = np.clip(products / np.maximum(squares, few * poisson), 0.0, _LARGEST_A)
+    paired = pairs > 0.0  # of measurements, there may be no two in a row
+    raw = np.clip(products / np.where(paired, np.maximum(squares, few * poisson), 1.0), 0.0, _LARGEST_A)
     pooled = float(np.average(raw, weights=pairs + 1e-9))
     transition = (pairs * raw + _SHRINKAGE * pooled) / (pairs + _SHRINKAGE)
     changes = total(lambda part: _squared_changes(part, transition))
     by_chance = poisson * (1.0 - np.square(transition))
-    variance = (np.maximum(changes, 1e-3 * by_chance) + few * by_chance) / (people * (1.0 + few))
+    variance = (np.maximum(changes, 1e-3 * by_chance) + few * by_chance) / np.where(paired, people * (1.0 + few), 1.0)
+    variance = np.where(paired, variance, _lone_variance(blocks, kind) * (1.0 - np.square(transition)))
     if any(part.noise.any() for part in parts):
         return _most_likely(blocks, kind, variance / (1.0 - np.square(transition)))
     return transition, variance
+
+
+def _lone_variance(blocks: Sequence[_Block], kind: VarianceKind) -> Floats:
+    """Return the variance (d,) of deviations, or per expected person, where no two measurements are in a row."""
+    usual = np.mean([np.maximum(block.deviation_var, LEAST_VAR) for block in blocks], axis=0)
+    return np.asarray(usual / np.mean([_weights(block, kind).mean(axis=0) for block in blocks], axis=0))
 
 
 def _most_likely(blocks: Sequence[_Block], kind: VarianceKind, rough: Floats) -> tuple[Floats, Floats]:

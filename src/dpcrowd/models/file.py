@@ -35,7 +35,7 @@ _KEYS = {
     "scores": ("error", "past", "coverage", "past_coverage", "slots"),
     "region": ("name", "level", "transition", "variance", "change_var", "profile"),
 }
-_OPTIONAL = {"slot", "begins", "profile", "reason"}
+_OPTIONAL = {"slot", "begins", "profile", "reason", "source"}  # a missing source is refused as an empty one is
 _COMMENTS = {
     "season": "none, day, week, hour-of-week, year, or a number of slots; slots are counted from Monday, UTC, or "
     "from `first`",
@@ -101,7 +101,7 @@ def parse_model(text: str, file: str) -> Model:
         slots=head["slots"],
         begins=_moment(head.get("begins"), file),
         data=str(head["data"]),
-        source=str(head["source"]).strip(),
+        source=str(head.get("source", "")).strip(),
         version=str(head["dpcrowd"]),
         digest=str(head["digest"]),
         scores=_scores(scores, file),

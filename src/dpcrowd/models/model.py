@@ -79,6 +79,7 @@ class Model:
     version     which dpcrowd fitted it
     digest      of the counts or releases that it was fitted on
     file        what to call it in messages
+    notes       what to know about the fit; they are shown, and not written to the file
     """
 
     regions: tuple[RegionModel, ...]
@@ -96,6 +97,15 @@ class Model:
     scores: Scores
     reason: str = ""
     file: str = "the model"
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a model without a source: nobody would know whether it costs no privacy budget."""
+        if not self.source.strip():
+            raise BadInput(
+                f"{self.file} has no source; a model has to say why it costs no privacy budget. Fit it with 'dpcrowd "
+                "fit --source TEXT' on published data, on people outside the promise, or on earlier releases."
+            )
 
     @property
     def names(self) -> tuple[str, ...]:

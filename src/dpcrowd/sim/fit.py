@@ -24,7 +24,7 @@ from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
 from dpcrowd.sim.data.times import slot_times
 from dpcrowd.sim.export import check_toml_path
 
-__all__ = ["checked_season", "fit", "make_model"]
+__all__ = ["checked_season", "checked_source", "fit", "make_model"]
 
 
 def fit(
@@ -54,17 +54,15 @@ def fit(
     """
     if out is not None:
         check_toml_path(Path(out), "a model")
+    for name in ("releases", "made_with"):
+        if name in loading:
+            raise BadInput(f"dpcrowd.fit reads counts and has no '{name}'; give releases to dpcrowd.fit_releases.")
     series = data if isinstance(data, DataSet) else load(data, **loading)
     if is_drawn_anew(series):
         raise BadInput(f"'{series.name}' is drawn anew in each run and has no past to fit on; give a file of counts.")
     if span is not None:
         series = cut(series, *read_span(span, series.slots))
-    if not str(source).strip():
-        raise BadInput(
-            "the source is empty; say why fitting on these data costs no privacy budget: published data, people whom "
-            "the "
-            "promise does not cover, or earlier releases."
-        )
+    source = checked_source(source)
     if series.slots < 3:
         place = f"'{series.name}' has" if span is None else f"span '{span}' of '{series.name}' contains"
         raise BadInput(f"{place} {series.slots} slots; a model needs at least 3.")
@@ -78,13 +76,23 @@ def fit(
         first=series.first,
         slots=series.slots,
         data=os.path.basename(series.name),
-        source=str(source).strip(),
+        source=source,
         change_var=one_step_var(counts.astype(np.int64)),
         digest=hashlib.sha256(np.ascontiguousarray(counts, dtype="<f8").tobytes()).hexdigest(),
     )
     if out is not None:
         write_model(model, out)
     return model
+
+
+def checked_source(source: str) -> str:
+    """Return why fitting costs no privacy budget, or refuse an empty text."""
+    if not str(source).strip():
+        raise BadInput(
+            "the source is empty; say why fitting on these data costs no privacy budget: published data, people whom "
+            "the promise does not cover, or earlier releases."
+        )
+    return str(source).strip()
 
 
 def checked_season(season: str | int) -> SeasonKind:
@@ -107,6 +115,7 @@ def make_model(
     source: str,
     change_var: Floats,
     digest: str,
+    notes: tuple[str, ...] = (),
 ) -> Model:
     """Return what was fitted, with where it comes from, as a model for a file."""
     estimate, profile = fitted.estimate, fitted.estimate.profile
@@ -135,4 +144,5 @@ def make_model(
         digest=digest,
         scores=fitted.scores,
         reason=fitted.reason,
+        notes=notes,
     )

@@ -1,33 +1,57 @@
 """`dpcrowd fit --releases`: fit a process model on earlier releases of a network, at no cost in privacy.
 
 The file has one row per slot and region, as the client exports it: slot, region, estimate, and low and high, or
-variance; `start`, when the slot opened, is needed for a season.
+variance; `start`, when the slot opened, is needed for a season. With which model the filters made the releases is
+public: it stands in the network.toml of the network.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 
-from dpcrowd.arrays import Floats, Ints
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
+from dpcrowd.filters import ProcessModel
 from dpcrowd.models.estimate import fit_series
 from dpcrowd.models.file import read_model, write_model
 from dpcrowd.models.model import Model
-from dpcrowd.models.releases import measurements, walk_of
+from dpcrowd.models.releases import check_growth, measurements, walk_of
 from dpcrowd.models.season import SlotTimes
 from dpcrowd.schemes.base import Z95
 from dpcrowd.sim.data.tables import Table, is_number, read_table
 from dpcrowd.sim.export import check_toml_path
-from dpcrowd.sim.fit import checked_season, make_model
+from dpcrowd.sim.fit import checked_season, checked_source, make_model
+from dpcrowd.sim.network_file import NetworkFile, read_network_process
 
 __all__ = ["fit_releases"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LEARNED = (
+    "filters {may} learned how well their model fits ([scheme] learn, the default with a model). Behind a release of "
+    "theirs stand several filters, and only that of the model is undone here: fitted variances may be several times "
+    "too large or too small. Check the model on a simulation before you use it. Releases of filters that do not learn "
+    "([scheme] learn = false) are undone completely."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Releases:
+    """The table of releases: slots (T,), regions, means and variances (T, d), when slots begin, and what is missing."""
+
+    slots: Ints
+    regions: tuple[str, ...]
+    mean: Floats
+    variance: Floats
+    times: SlotTimes | None
+    notes: tuple[str, ...]
 
 
 def fit_releases(
@@ -36,24 +60,31 @@ def fit_releases(
     source: str = "earlier releases of this network",
     season: str | int = "auto",
     made_with: Model | str | os.PathLike[str] | None = None,
+    process_var: float | Sequence[float] | None = None,
     out: str | os.PathLike[str] | None = None,
 ) -> Model:
     """Fit a process model on a table of releases.
 
-    made_with  the process model with which they were released; None: a random walk, as without a model
+    file         a table of one server's releases: slot, start, region, estimate, and low and high, or variance
+    source       as of `dpcrowd.fit`
+    season       as of `dpcrowd.fit`
+    made_with    what the filters that made the releases knew: the network.toml of their network, or a process model
+    process_var  instead of it, Q of a random walk: a number, or one per region, in the order of the table. Without
+                 either, Q is taken from the table, and refused if the table does not show it
+    out          the file, whose name ends in .toml
     """
     if out is not None:
         check_toml_path(Path(out), "a model")
     table = read_table(Path(file))
-    slots, regions, mean, variance, times = _pivot(table)
+    source = checked_source(source)
+    releases = _pivot(table)
+    slots, regions, mean, variance, times = (
+        getattr(releases, name) for name in ("slots", "regions", "mean", "variance", "times")
+    )
     if len(slots) < 3:
         raise BadInput(f"{table.file} has releases of {len(slots)} slots; a model needs at least 3.")
     first = int(slots[0])
-    if made_with is None:
-        process = walk_of(variance)
-    else:
-        model = made_with if isinstance(made_with, Model) else read_model(made_with)
-        process = model.process_model(regions, times, first)
+    process, notes = _process(releases, made_with, process_var)
     value, noise = measurements(mean, variance, process)
     enough = np.isfinite(noise).sum(axis=0)
     if (enough < 3).any():
@@ -76,14 +107,86 @@ def fit_releases(
         source=source,
         change_var=2.0 * q * level / (1.0 + a),
         digest=hashlib.sha256(np.ascontiguousarray(np.stack([mean, variance]), dtype="<f8").tobytes()).hexdigest(),
+        notes=(*releases.notes, *notes),
     )
     if out is not None:
         write_model(found, out)
     return found
 
 
-def _pivot(table: Table) -> tuple[Ints, tuple[str, ...], Floats, Floats, SlotTimes | None]:
-    """Return slots (T,), regions, means and variances (T, d), and when the slots begin."""
+def _process(
+    releases: _Releases, made_with: Model | str | os.PathLike[str] | None, process_var: float | Sequence[float] | None
+) -> tuple[ProcessModel, tuple[str, ...]]:
+    """Return the model of the filters that made the releases, and what to know about it."""
+    if process_var is not None:
+        if made_with is not None:
+            raise BadInput("made_with and process_var (--made-with, --process-var) are both given; leave one out.")
+        q = _variances(process_var, releases.regions, releases.regions, "process_var")
+        process = ProcessModel.of(1.0, q)
+    elif made_with is None:
+        return walk_of(releases.variance), ()
+    elif isinstance(made_with, Model) or not _is_network(Path(made_with)):
+        model = made_with if isinstance(made_with, Model) else read_model(made_with)
+        return _of_model(model, releases), (_LEARNED.format(may="may have"),)
+    else:
+        network = read_network_process(made_with)
+        process = _of_network(network, releases)
+        # Without a model, filters learn only where the file says so.
+        if network.learn or (network.learn is None and network.model is not None):
+            return process, (_LEARNED.format(may="have"),)
+    check_growth(releases.variance, process, releases.regions)
+    return process, ()
+
+
+def _is_network(path: Path) -> bool:
+    """Whether a TOML file is that of a network, and not that of a model; the reader of models refuses all else."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return any(name in document for name in ("scheme", "network", "server"))
+
+
+def _of_model(model: Model, releases: _Releases) -> ProcessModel:
+    return model.process_model(releases.regions, releases.times, int(releases.slots[0]))
+
+
+def _of_network(network: NetworkFile, releases: _Releases) -> ProcessModel:
+    """Return the model of a network's filters for the regions of the releases."""
+    if network.model is not None:
+        return _of_model(network.read_model(), releases)
+    if "process_var" not in network.settings:
+        raise BadInput(f"'{network.path}' has neither process_var nor model in [scheme]; give the file of a network.")
+    missing = [name for name in releases.regions if name not in network.regions]
+    if missing:
+        raise BadInput(
+            f"'{network.path}' has no region '{missing[0]}', which the releases have; give the network.toml of the "
+            "network that made them."
+        )
+    numbers = {
+        name: _variances(value, network.regions, releases.regions, f"scheme.{name} of '{network.path}'")
+        for name, value in (("process_var", network.settings["process_var"]), ("transition", network.transition))
+    }
+    a = numbers["transition"]
+    return ProcessModel.of(1.0 if (a == 1.0).all() else a, numbers["process_var"])
+
+
+def _variances(value: object, regions: tuple[str, ...], wanted: tuple[str, ...], what: str) -> Floats:
+    """Return one number per wanted region, from one number or one per region."""
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.zeros((0, 0))
+    if numbers.shape not in ((), (1,), (len(regions),)) or not np.isfinite(numbers).all() or (numbers < 0.0).any():
+        raise BadInput(
+            f"{what} is {value!r}; allowed here: a number from 0, or {len(regions)} numbers, one per region."
+        )
+    by_region = dict(zip(regions, np.broadcast_to(numbers, len(regions)), strict=True))
+    return np.array([by_region[name] for name in wanted])
+
+
+def _pivot(table: Table) -> _Releases:
+    """Return the releases by slot and region."""
     names = {name.lower(): column for column, name in enumerate(table.header)}
     for name in ("slot", "region", "estimate"):
         if name not in names:
@@ -96,9 +199,10 @@ def _pivot(table: Table) -> tuple[Ints, tuple[str, ...], Floats, Floats, SlotTim
     regions = tuple(dict.fromkeys(labels))
     place = {name: number for number, name in enumerate(regions)}
     mean = np.full((len(slots), len(regions)), np.nan)
-    variance = np.full(mean.shape, np.inf)
+    variance, rows = np.full(mean.shape, np.inf), np.zeros(mean.shape, dtype=np.int64)
     for row, (slot, label) in enumerate(zip(numbers, labels, strict=True)):
         at = slot - int(slots[0]), place[label]
+        rows[at] += 1
         mean[at] = _number(table, row, names["estimate"])
         if "variance" in names:
             variance[at] = _number(table, row, names["variance"])
@@ -110,7 +214,30 @@ def _pivot(table: Table) -> tuple[Ints, tuple[str, ...], Floats, Floats, SlotTim
     times = None
     if "start" in names and len(slots) > 1:
         times = _times(table, numbers, names["start"])
-    return slots, regions, mean, variance, times
+    return _Releases(slots, regions, mean, variance, times, _remarks(rows, np.isfinite(variance)))
+
+
+def _remarks(rows: Ints, known: Bools) -> tuple[str, ...]:
+    """Return what the table lacks; rows (T, d) of each slot and region, and whether the last one has numbers."""
+    absent = ~rows.any(axis=1)
+    missing = int((rows[~absent] == 0).sum())
+    empty = int(((rows > 0) & ~known).sum())
+    repeated = int(np.maximum(rows - 1, 0).sum())
+    remarks = []
+    if absent.any():
+        remarks.append(f"{int(absent.sum())} of {len(rows)} slots are missing in the table.")
+    if missing:
+        remarks.append(f"{missing} more rows are missing: a slot has some regions only.")
+    if empty:
+        remarks.append(
+            f"{empty} of {int((rows > 0).sum())} rows have no number as estimate or interval, and were left out."
+        )
+    if repeated:
+        remarks.append(
+            f"{repeated} rows repeat a slot and region of an earlier row, and replace it; give the releases of one "
+            "server only."
+        )
+    return tuple(remarks)
 
 
 def _slot(table: Table, row: int, column: int) -> int:

@@ -28,7 +28,7 @@ from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.share_file import without_rounding
 
-__all__ = ["NetworkFile", "is_network_file", "read_network_file"]
+__all__ = ["NetworkFile", "is_network_file", "read_network_file", "read_network_process"]
 
 _ROUNDING = 1e-6
 
@@ -44,6 +44,7 @@ class NetworkFile:
     crowd     turnover, groups and share_width of relay, as far as the file states them
     model     the process model of [scheme]: the name of its file beside this one, or its text, as in a node's own copy
     learn     whether servers learn how well the model fits; None: the file does not say
+    transition  A of [scheme], as the file states it
     """
 
     path: str
@@ -56,6 +57,7 @@ class NetworkFile:
     crowd: Mapping[str, Any] = field(default_factory=dict)
     model: str | None = None
     learn: bool | None = None
+    transition: Any = 1.0
 
     def shares_of(self, regions: Sequence[str]) -> Shares | None:
         """Return the shares (m,), or (1, m, d) where the file has them by region; None: it has none."""
@@ -88,11 +90,6 @@ class NetworkFile:
         path = self.model_path
         try:
             model = parse_model(self.model, "the model") if path is None else read_model(path)
-            if not model.source:
-                raise BadInput(
-                    "it has no source, and live servers take only a model that says why it costs no privacy budget; "
-                    "fit it with 'dpcrowd fit --source TEXT'."
-                )
             seconds = self.settings.get("slot")
             length = model.slot if seconds is None else round(seconds * SECOND)
             if self.regions:
@@ -115,12 +112,7 @@ def is_network_file(path: str | os.PathLike[str]) -> bool:
 def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
     """Read the servers and links of a network.toml."""
     file = Path(path)
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"cannot read network file '{file}': {error.strerror or error}.") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput(f"network file '{file}' is not TOML: {error}.") from None
+    document = _document(file)
     servers, links = _tables(document, "server", file), _tables(document, "link", file)
     names = [server.get("name") for server in servers]
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
@@ -128,18 +120,44 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
     numbers = {str(name): number for number, name in enumerate(names)}
     shares = [server.get("share") for server in servers]
     numeric = all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares)
-    regions = _table(document, "network", file).get("regions", [])
+    regions = _regions(document, file)
     return NetworkFile(
         str(file),
         tuple(numbers),
         _without_rounding([float(share) for share in shares if share is not None]) if numeric else None,
         tuple(_ends(link, numbers, file) for link in links),
-        tuple(str(region) for region in regions) if isinstance(regions, list) else (),
+        regions,
         _settings(document, file),
-        _by_region(servers, [str(region) for region in regions] if isinstance(regions, list) else [], file),
+        _by_region(servers, regions, file),
         _crowd(_table(document, "scheme", file), file),
         *_model(_table(document, "scheme", file), file),
     )
+
+
+def read_network_process(path: str | os.PathLike[str]) -> NetworkFile:
+    """Read what a network.toml says of regions, slot, and the filters' model; whatever its servers and links are."""
+    file = Path(path)
+    document = _document(file)
+    scheme = _table(document, "scheme", file)
+    model, learn = _model(scheme, file)
+    settings, regions = _settings(document, file), _regions(document, file)
+    transition = scheme.get("transition", 1.0)
+    return NetworkFile(str(file), (), None, (), regions, settings, model=model, learn=learn, transition=transition)
+
+
+def _document(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"cannot read network file '{file}': {error.strerror or error}.") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(f"network file '{file}' is not TOML: {error}.") from None
+
+
+def _regions(document: dict[str, Any], file: Path) -> tuple[str, ...]:
+    """Return the names of the regions; none if the file has none."""
+    regions = _table(document, "network", file).get("regions", [])
+    return tuple(str(region) for region in regions) if isinstance(regions, list) else ()
 
 
 def _without_rounding(shares: list[float]) -> tuple[float, ...]:
@@ -150,7 +168,9 @@ def _without_rounding(shares: list[float]) -> tuple[float, ...]:
     return tuple(shares)
 
 
-def _by_region(servers: list[dict[str, Any]], regions: list[str], file: Path) -> tuple[Mapping[str, float], ...] | None:
+def _by_region(
+    servers: list[dict[str, Any]], regions: tuple[str, ...], file: Path
+) -> tuple[Mapping[str, float], ...] | None:
     """Return the shares of the servers by region; a server without them has its one share in every region."""
     if not any("shares" in server for server in servers):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dpcrowd
+from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel, predict, update
-from dpcrowd.models.releases import measurements, walk_of
+from dpcrowd.models.releases import check_growth, measurements, walk_of
 from dpcrowd.sim.fit_releases import fit_releases
 
 SLOTS, LEVEL, A, V = 900, 400.0, 0.5, 900.0
@@ -83,6 +86,137 @@ def test_the_model_is_that_of_the_crowd(tmp_path: Path) -> None:
     assert (model.first, model.slots, model.slot) == (70, SLOTS, 3_600_000_000)
     assert "released" in model.source or "releases" in model.source
     assert (tmp_path / "model.toml").exists()
+
+
+def staggered(slots: int = 200) -> tuple[Any, Any]:
+    """Means and variances of a filter that hears another server in every slot, as in a relay network: Q is 400."""
+    rng, model = np.random.default_rng(3), ProcessModel.of(1.0, [400.0])
+    mean, var = np.zeros(1), np.full(1, np.inf)
+    means, variances = [], []
+    for truth in crowd(rng)[:slots]:
+        noise = rng.uniform(900.0, 4e4)
+        prior, prior_var = predict(mean, var, model)
+        mean, var = update(prior, prior_var, (truth + rng.normal(0.0, np.sqrt(noise))) / noise, np.array([1.0 / noise]))
+        means.append(mean)
+        variances.append(var)
+    return np.array(means), np.array(variances)
+
+
+def network_file(folder: Path, scheme: str) -> Path:
+    """The part of a network.toml that says with which model releases are made."""
+    path = folder / "network.toml"
+    path.write_text(f'[network]\nregions = ["park", "hall"]\n[scheme]\nname = "relay"\n{scheme}\n', encoding="utf-8")
+    return path
+
+
+def test_a_process_variance_that_the_table_does_not_show_is_not_guessed(tmp_path: Path) -> None:
+    """Where every slot has a record, variances grow by a part of Q, with which models were 3000 times too wide."""
+    table = write(tmp_path / "estimates.csv", *staggered())
+    with pytest.raises(BadInput, match=r"in 1 of 1 regions .*--made-with network.toml.*--process-var NUMBER"):
+        fit_releases(table)
+    model = fit_releases(table, process_var=400.0, season="none")
+    assert model.notes == ()
+    other = fit_releases(table, made_with=network_file(tmp_path, "process_var = [9.0, 400.0]"), season="none")
+    assert [astuple(region) for region in other.regions] == [astuple(region) for region in model.regions]
+
+
+def test_a_schedule_that_repeats_does_not_show_the_process_variance() -> None:
+    """The same weak record after the same variance gives the same growth again and again, and it is not Q."""
+    noise = np.where(np.arange(300) % 3 == 0, 2500.0, 9000.0)
+    variances, var = [], 700.0
+    for slot in range(300):
+        var = 1.0 / (1.0 / (var + 400.0) + 1.0 / noise[slot])
+        variances.append([var])
+    with pytest.raises(BadInput, match="do not show the process variance"):
+        walk_of(np.array(variances))
+
+
+def test_a_wrong_process_variance_is_refused(tmp_path: Path) -> None:
+    """With a Q that the variances contradict, every measurement would be wrong, and nobody would notice."""
+    _, variance = staggered()
+    with pytest.raises(BadInput, match="'hall' grows by more than the given process variance allows"):
+        check_growth(variance, ProcessModel.of(1.0, [100.0]), ("hall",))
+    rng = np.random.default_rng(1)
+    _, shown, _ = released(rng, crowd(rng), 2500.0)
+    with pytest.raises(BadInput, match=r"process variance 800 of region 'hall': .* grows by 400"):
+        check_growth(shown, ProcessModel.of(1.0, [800.0]), ("hall",))
+    check_growth(shown, ProcessModel.of(1.0, [400.0]), ("hall",))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "why"),
+    [
+        ("", "neither process_var nor model in \\[scheme\\]"),
+        ("process_var = [1.0, 2.0, 3.0]", "allowed here: a number from 0, or 2 numbers"),
+        ("process_var = 400\ntransition = [[1.0, 0.0], [0.0, 1.0]]", "scheme.transition of .*allowed here"),
+        ('model = "missing.toml"', "cannot read model file"),
+    ],
+)
+def test_a_network_file_that_does_not_help_is_refused(tmp_path: Path, scheme: str, why: str) -> None:
+    """A setting that was passed over would be a wrong Q."""
+    table = write(tmp_path / "estimates.csv", *staggered(20))
+    with pytest.raises(BadInput, match=why):
+        fit_releases(table, made_with=network_file(tmp_path, scheme))
+
+
+def test_what_filters_learned_is_said_not_to_be_undone(tmp_path: Path) -> None:
+    """Filters that learn are several: the user has to know that only one of them is undone."""
+    table = write(tmp_path / "estimates.csv", *staggered())
+    old = fit_releases(table, process_var=400.0, season="none", out=tmp_path / "old.toml")
+    again = fit_releases(table, made_with=tmp_path / "old.toml", season="none")
+    assert [note.partition(" how")[0] for note in again.notes] == ["filters may have learned"]
+    network = network_file(tmp_path, 'model = "old.toml"')
+    network.write_text(network.read_text(encoding="utf-8").replace('"park", ', ""), encoding="utf-8")
+    assert "filters have learned" in fit_releases(table, made_with=network, season="none").notes[0]
+    assert old.notes == ()
+    network.write_text(network.read_text(encoding="utf-8") + "learn = false\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="grows by more than the given process variance allows"):
+        fit_releases(table, made_with=network, season="none")  # this table was not made with that model
+
+
+def test_what_a_table_lacks_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table with holes would otherwise pass for a complete one; records of missing slots are in the next release."""
+    path = write(tmp_path / "estimates.csv", *staggered())
+    lines = path.read_text(encoding="utf-8").splitlines()
+    cells = lines[20].split(",")
+    lines[20] = ",".join([*cells[:3], "NaN", *cells[4:]])
+    path.write_text("\n".join(lines[:50] + lines[53:] + lines[-1:]) + "\n", encoding="utf-8")
+    assert main(["fit", str(path), "--releases", "--source", "ours", "--season", "none", "--process-var", "400"]) == 0
+    shown = capsys.readouterr().out
+    for text in ("3 of 200 slots are missing", "1 of 197 rows have no number", "1 rows repeat a slot"):
+        assert f"note: {text}" in shown
+
+
+def test_measurements_in_every_other_slot_are_enough(tmp_path: Path) -> None:
+    """A server that samples every third slot never has two measurements in a row; 0 / 0 would be in its model."""
+    rng, model = np.random.default_rng(4), ProcessModel.of(1.0, [400.0])
+    truth, mean, var = crowd(rng), np.zeros(1), np.full(1, np.inf)
+    means, variances = [], []
+    for slot in range(150):
+        information = np.array([0.0 if slot % 3 else 1.0 / 400.0])
+        prior, prior_var = predict(mean, var, model)
+        mean, var = update(prior, prior_var, information * (truth[slot] + rng.normal(0.0, 20.0)), information)
+        means.append(mean)
+        variances.append(var)
+    fitted = fit_releases(write(tmp_path / "estimates.csv", np.array(means), np.array(variances)), season="none")
+    region = fitted.regions[0]
+    settled = region.variance * (region.level if fitted.variance == "proportional" else 1.0)
+    assert region.level == pytest.approx(LEVEL, rel=0.05)
+    assert settled / (1 - region.transition**2) == pytest.approx(V, rel=0.6)
+
+
+def test_a_gap_is_crossed_by_prediction() -> None:
+    """A release after a gap would count as new what it has kept from before the gap."""
+    model = ProcessModel.of(1.0, [400.0])
+    mean, variance = np.array([[50.0], [0.0], [50.0]]), np.array([[100.0], [np.inf], [900.0]])
+    assert np.isinf(measurements(mean, variance, model)[1]).all()  # 100 + 2 Q: nothing new
+
+
+def test_the_function_for_counts_names_that_for_releases(tmp_path: Path) -> None:
+    """The option of the command is a function of its own in Python."""
+    with pytest.raises(BadInput, match=r"give releases to dpcrowd.fit_releases"):
+        dpcrowd.fit(tmp_path / "estimates.csv", source="ours", releases=True)
+    assert dpcrowd.fit_releases is fit_releases
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_learning_of_the_file_is_taken_with_its_model(town: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [
-        ("model.toml", "the town's own survey", " ", "it has no source.*dpcrowd fit --source TEXT"),
+        ("model.toml", "the town's own survey", " ", "model.toml has no source.*dpcrowd fit --source TEXT"),
         ("network.toml", '"hall"', '"attic"', "has no region 'attic'; it has 'hall', 'park'"),
         ("network.toml", 'slot = "1h"', 'slot = "30m"', "fitted on slots of 1h, but slots are 30m long"),
         ("network.toml", '"model.toml"', '"modl.toml"', r"cannot read model file '.*modl\.toml'"),

@@ -202,7 +202,7 @@ def _check_lag(network: NetworkConfig) -> None:
 
 
 def _check_model(network: NetworkConfig) -> None:
-    """Refuse a model without a source, or beside a process variance, and a network with neither."""
+    """Refuse a model that is wrong, or beside a process variance, and a network with neither."""
     method = network.method
     if method.model is None:
         if method.process_var is None:
@@ -211,14 +211,6 @@ def _check_model(network: NetworkConfig) -> None:
     if method.process_var is not None or method.transition != 1.0:
         name = "transition" if method.process_var is None else "process_var"
         raise InvalidValue(f"scheme.{name}", "given beside a model, which has its own; leave one of them out.")
-    fitted = _with_path("scheme.model", lambda: network.fitted)
-    if fitted is None or not fitted.source:
-        raise InvalidValue(
-            "scheme.model",
-            "the model has no source; a live node takes only a model that says why it costs no privacy budget. Fit "
-            "it with "
-            "'dpcrowd fit --source TEXT' on published data, on people outside the promise, or on earlier releases.",
-        )
     _with_path("scheme.model", network.model)
 
 

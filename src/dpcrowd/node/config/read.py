@@ -91,10 +91,13 @@ def network_text(path: str | os.PathLike[str]) -> str:
     if line is None:
         raise BadInput(f"{where}: scheme.model: write it as a line of its own in [scheme]: model = {json.dumps(name)}")
     try:
-        content = json.dumps(read_text(Path(path).absolute().parent / name), ensure_ascii=False)
+        content = read_text(Path(path).absolute().parent / name)
     except BadInput as error:
         raise BadInput(f"{where}: scheme.model: {error}") from None
-    return f"{text[: line.start()]}model = {content}{text[line.end() :]}"
+    if "\n" not in content:
+        fault = "is empty" if not content.strip() else "is not a process model"
+        raise BadInput(f"{where}: scheme.model: '{name}' {fault}; give a file that 'dpcrowd fit' wrote.")
+    return f"{text[: line.start()]}model = {json.dumps(content, ensure_ascii=False)}{text[line.end() :]}"
 
 
 def parse_node(text: str, where: str = "node.toml", folder: str | os.PathLike[str] = ".") -> NodeConfig:

@@ -48,7 +48,12 @@ def examine(
         if not path.exists():
             fix = "Give the path of an existing node.toml."
         elif "cannot be read: No such file" in str(error):
-            fix = "Put the file there, or correct the path to it in node.toml."
+            place = (
+                "'model' in [scheme] of network.toml"
+                if ": scheme.model: " in str(error)
+                else "the path to it in node.toml"
+            )
+            fix = f"Put the file there, or correct {place}."
         return [problem("configuration", str(error), fix)]
     current = revisions.current
     ledger, running = read_ledger(node, current, at_ns), running_process(node.data)

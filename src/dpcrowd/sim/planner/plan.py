@@ -260,7 +260,7 @@ def plan(
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
     if fitted is not None:
-        remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.source or "none given"))
+        remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.source))
     if target is not None and solve_for is not None:
         solution = solve(request, target.reached, solve_for, reach)
         if solution is None:

@@ -80,6 +80,10 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     path.write_text(text.replace("model.toml", "modl.toml"), encoding="utf-8")
     with pytest.raises(BadInput, match=r"modl.toml: cannot be read"):
         load_network(path)
+    for content, fault in (("", "is empty"), ("season", "is not a process model")):
+        (tmp_path / "modl.toml").write_text(content, encoding="utf-8")
+        with pytest.raises(BadInput, match=rf"scheme.model: 'modl.toml' {fault}; give a file that 'dpcrowd fit' wrote"):
+            load_network(path)
     region = parse_network(sample_network(3)).regions[0]
     path.write_text(text.replace(f'"{region}"', '"elsewhere"', 1), encoding="utf-8")
     with pytest.raises(BadInput, match=r"scheme.model: the model has no region 'elsewhere'"):

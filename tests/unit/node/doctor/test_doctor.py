@@ -67,6 +67,14 @@ def test_a_missing_network_file_is_not_to_be_corrected_either(net: Path) -> None
     assert only.fix == "Put the file there, or correct the path to it in node.toml."
 
 
+def test_a_missing_model_is_named_in_the_network_file(net: Path) -> None:
+    """The path of a model is in network.toml: whoever looked for it in node.toml would not find it."""
+    change(net / "network.toml", "\nprocess_var = ", '\nmodel = "model.toml"\nprocess_var = ')
+    (only,) = look(net)
+    assert "scheme.model: " in only.text
+    assert only.fix == "Put the file there, or correct 'model' in [scheme] of network.toml."
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("days", "text"),
