@@ -16,9 +16,10 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.file import write_model
 from dpcrowd.models.model import Model, RegionModel
-from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes
+from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, duration_text
+from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
-from dpcrowd.sim.data.draw import load
+from dpcrowd.sim.data.draw import is_count_file, load
 from dpcrowd.sim.data.series import one_step_var
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
 from dpcrowd.sim.data.times import slot_times
@@ -34,6 +35,7 @@ def fit(
     season: str | int = "auto",
     span: Span | None = None,
     out: str | os.PathLike[str] | None = None,
+    slot_length: str | float | None = None,
     **loading: Any,
 ) -> Model:
     """Fit a process model on counts, and write it to a file, if asked for.
@@ -45,6 +47,7 @@ def fit(
              slots, or auto: what predicts best on blocks that are held out
     span     fit on these slots only: "0:395", or fractions, "0:0.5"
     out      the file, whose name ends in .toml
+    slot_length  of check-ins or flights, as of `load_data`; of counts without times, the length that the file states
 
     >>> import dpcrowd
     >>> counts = dpcrowd.counts_from_array(np.random.default_rng(0).poisson(20, (200, 1)), regions=["hall"])
@@ -54,7 +57,7 @@ def fit(
     """
     if out is not None:
         check_toml_path(Path(out), "a model")
-    series = data if isinstance(data, DataSet) else load(data, **loading)
+    series, stated = _load(data, slot_length, loading)
     if is_drawn_anew(series):
         raise BadInput(f"'{series.name}' is drawn anew in each run and has no past to fit on; give a file of counts.")
     if span is not None:
@@ -75,6 +78,7 @@ def fit(
         fitted,
         series.regions,
         times,
+        slot=stated,
         first=series.first,
         slots=series.slots,
         data=os.path.basename(series.name),
@@ -85,6 +89,24 @@ def fit(
     if out is not None:
         write_model(model, out)
     return model
+
+
+def _load(
+    data: str | os.PathLike[str] | DataSet, slot_length: str | float | None, loading: dict[str, Any]
+) -> tuple[DataSet, int | None]:
+    """Return the data, and the slot length in microseconds that the user states of counts without times."""
+    if slot_length is None:
+        return data if isinstance(data, DataSet) else load(data, **loading), None
+    if not isinstance(data, DataSet) and not is_count_file(data):
+        return load(data, slot_length=slot_length, **loading), None
+    series = data if isinstance(data, DataSet) else load(data, **loading)
+    times = slot_times(series.slot_labels)
+    if times is not None:
+        raise BadInput(
+            f"a slot length was given, but '{series.name}' has times, which say that its slots are "
+            f"{duration_text(times.length)} long; leave it out."
+        )
+    return series, slot_length_us(slot_length)
 
 
 def checked_season(season: str | int) -> SeasonKind:
@@ -101,6 +123,7 @@ def make_model(
     regions: Sequence[str],
     times: SlotTimes | None,
     *,
+    slot: int | None = None,
     first: int,
     slots: int,
     data: str,
@@ -108,7 +131,10 @@ def make_model(
     change_var: Floats,
     digest: str,
 ) -> Model:
-    """Return what was fitted, with where it comes from, as a model for a file."""
+    """Return what was fitted, with where it comes from, as a model for a file.
+
+    slot  the length of a slot in microseconds, where the times are unknown
+    """
     estimate, profile = fitted.estimate, fitted.estimate.profile
     seasonal = len(profile.rows) > 1
     return Model(
@@ -123,7 +149,7 @@ def make_model(
             for k, name in enumerate(regions)
         ),
         season=fitted.season,
-        slot=None if times is None else times.length,
+        slot=slot if times is None else times.length,
         variance=estimate.kind,
         change_var=tuple(float(value) for value in change_var),
         first=first,

@@ -15,7 +15,7 @@ from dpcrowd.sim.data.times import slot_times
 if TYPE_CHECKING:
     from dpcrowd.sim.data import DataSet
 
-__all__ = ["apply_model", "in_sample_note", "model_note", "overlap"]
+__all__ = ["apply_model", "in_sample_note", "model_note", "overlap", "timing_notes", "unknown_slot_note"]
 
 _ABOUT_Q = (FROM_WHOLE_SERIES, GIVEN_BY_HAND)
 
@@ -55,6 +55,31 @@ def model_note(model: Model) -> str:
         "is public: "
         "it costs no epsilon only if it was fitted on published data, on people whom the promise does not cover, or on "
         f'earlier releases. Its source, as asserted by whoever fitted it: "{model.source or "none given"}".'
+    )
+
+
+def timing_notes(model: Model, data: DataSet) -> list[str]:
+    """Return remarks on what cannot be checked where the model, or the data, have no times."""
+    times = slot_times(data.slot_labels)
+    remarks = []
+    if isinstance(model.season, int) and (model.season_lacks_times or times is None):
+        later = "there" if data.first == 0 else f"{data.first} slots later"
+        reason = "these data have no times, so they" if times is None else "the model has no times, so these data"
+        remarks.append(
+            f"{model.file}: its season of {model.season} slots is counted from slot 0 of '{model.data}', on which it "
+            f"was fitted; {reason} are taken to begin {later}. If they begin elsewhere in the "
+            "season, everything that is expected is shifted; label the slots of both with times."
+        )
+    if model.slot is None and times is not None:
+        remarks.append(unknown_slot_note(model, duration_text(times.length)))
+    return remarks
+
+
+def unknown_slot_note(model: Model, length: str) -> str:
+    """Return the remark that a model does not say how long its slots are, where they are taken to be this long."""
+    return (
+        f"{model.file} has no slot length, since '{model.data}' has no times; it is taken to be for slots of {length}. "
+        "'dpcrowd fit --slot-length' stores one, which is then checked."
     )
 
 

@@ -15,7 +15,7 @@ from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
-from dpcrowd.sim.fitted import in_sample_note, model_note
+from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import ObservationNoise, exhaustion
 from dpcrowd.sim.statistics import mean_with_interval
@@ -153,6 +153,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         remarks.append(f"beta has no effect, since there is no consensus step in {labels}.")
     if config.fitted is not None:
         remarks.append(model_note(config.fitted))
+        remarks += timing_notes(config.fitted, config.data)
         if config.in_sample:
             remarks.append(in_sample_note(config.fitted, config.in_sample))
     if config.learn and config.form == "matrix":
