@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, duration_text
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.draw import is_count_file, load
-from dpcrowd.sim.data.series import one_step_var
+from dpcrowd.sim.data.series import one_step_var, series_digest
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
 from dpcrowd.sim.data.times import slot_times
 from dpcrowd.sim.export import check_toml_path
@@ -84,7 +83,7 @@ def fit(
         data=os.path.basename(series.name),
         source=str(source).strip(),
         change_var=one_step_var(counts.astype(np.int64)),
-        digest=hashlib.sha256(np.ascontiguousarray(counts, dtype="<f8").tobytes()).hexdigest(),
+        digest=series_digest(counts),
     )
     if out is not None:
         write_model(model, out)

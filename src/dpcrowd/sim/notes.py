@@ -154,8 +154,8 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     if config.fitted is not None:
         remarks.append(model_note(config.fitted))
         remarks += timing_notes(config.fitted, config.data)
-        if config.in_sample:
-            remarks.append(in_sample_note(config.fitted, config.in_sample))
+        in_sample = in_sample_note(config.fitted, config.in_sample)
+        remarks += [] if in_sample is None else [in_sample]
     if config.learn and config.form == "matrix":
         remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
     return [

@@ -19,7 +19,7 @@ from dpcrowd.sim.data.counts import counts_from_array, counts_from_table, write_
 from dpcrowd.sim.data.span import cut
 from dpcrowd.sim.data.tables import read_table
 from dpcrowd.sim.data.times import slot_times
-from dpcrowd.sim.fitted import apply_model, timing_notes
+from dpcrowd.sim.fitted import apply_model, in_sample_note, overlap, timing_notes
 
 SLOTS = 240
 SMALL: dict[str, Any] = {"servers": 6, "density": 0.6, "runs": 2, "window": 20, "jobs": 1, "shares": "partition"}
@@ -261,3 +261,33 @@ def test_fit_stores_a_slot_length_of_counts_without_times(
     assert "the season of 8 slots is counted from slot 0 of 'plain.csv'" in printed
     assert main(["fit", str(series), "--source", "x", "--slot-length", "1h"]) == 2
     assert "has times, which say that its slots are 1d long; leave it out" in capsys.readouterr().err
+
+
+def test_the_counts_say_whether_a_model_is_in_sample() -> None:
+    """A renamed copy of the fitted file, or some of its columns, passed for data that the model had not seen."""
+    counts = np.random.default_rng(0).poisson(30, (60, 4))
+    names = ["hall", "park", "pool", "tower"]
+    model = dpcrowd.fit(counts_from_array(counts, regions=names), source="made up", span="10:50")
+
+    def seen(rows: Any, regions: list[str], burn_in: int = 0) -> int | None:
+        return overlap(model, replace(counts_from_array(rows, regions=regions), name="renamed.csv"), burn_in)
+
+    assert seen(counts, names) == 40
+    assert seen(counts, names, 15) == 35
+    assert seen(counts[5:], names) == 40  # 5 slots before the span, not 10
+    assert seen(counts[:, ::-1], names[::-1]) == 40
+    assert seen(counts[:, 1:], names[1:]) == 40
+    assert seen(counts[:, :1], names[:1]) is None  # one region may agree by chance
+    assert seen(counts[:30], names) is None  # a part of the span
+    assert seen(counts + (np.arange(60) == 30)[:, None], names) is None
+    note = in_sample_note(model, None)
+    assert note is not None
+    assert note.startswith("it is unknown whether the model was fitted on slots that are scored here")
+    assert in_sample_note(model, 0) is None
+
+
+def test_other_counts_under_the_same_name_are_not_the_fitted_ones() -> None:
+    """Two arrays in memory have one name: all of the second were said to be in-sample."""
+    rng = np.random.default_rng(0)
+    model = dpcrowd.fit(counts_from_array(rng.poisson(30, (60, 2))), source="made up")
+    assert overlap(model, counts_from_array(rng.poisson(30, (60, 2))), 0) is None

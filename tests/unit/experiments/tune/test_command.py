@@ -104,7 +104,7 @@ def test_the_file_goes_into_a_simulation(capsys: pytest.CaptureFixture[str], fol
     more = ["--servers", "4", "--density", "0.5", "--burn-in", "5", "--runs", "1"]
     words = ["simulate", "--scheme", "dpcrowd", "--data", "counts.csv", *more]
     assert main([*words, "--tuning", "t.toml"]) == 0
-    assert "30 of the 60 that this result covers, and the error in those is an in-sample one" in capsys.readouterr().out
+    assert "25 of the 55 that this result scores, and the error in those is an in-sample one" in capsys.readouterr().out
     assert main([*words, "--tuning", "t.toml", "--process-var", "3"]) == 2
     assert "a process variance was given, and t.toml has one, too" in capsys.readouterr().err
     assert (
