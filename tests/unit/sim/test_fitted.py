@@ -291,3 +291,15 @@ def test_other_counts_under_the_same_name_are_not_the_fitted_ones() -> None:
     rng = np.random.default_rng(0)
     model = dpcrowd.fit(counts_from_array(rng.poisson(30, (60, 2))), source="made up")
     assert overlap(model, counts_from_array(rng.poisson(30, (60, 2))), 0) is None
+
+
+def test_narrow_intervals_have_two_possible_causes() -> None:
+    """The model was blamed where a scheme only samples too rarely to follow the crowd; past takes no samples at all."""
+    data = without_times()
+    model = dpcrowd.fit(data, source="made up", season=8)
+    shifted = counts_from_array(data.counts[4:] * 3)
+    result = dpcrowd.simulate("dpcrowd-w,relay,past", shifted, model=model, learn=False, **ONE_RUN)
+    causes = {note.partition(":")[0]: note for note in result.notes if "They are too narrow" in note}
+    assert causes["past"].endswith("its model does not fit these data.")
+    assert causes["dpcrowd-w"].endswith("its model does not fit these data, or it samples too rarely to follow them.")
+    assert any("given graph, shares, process model and guarantee" in note for note in result.notes)
