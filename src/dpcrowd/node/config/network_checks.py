@@ -17,6 +17,7 @@ from dpcrowd.filters import check_gain
 from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.node.config.links import refuse_duplicates
 from dpcrowd.node.config.sections import PROCESS_VAR, ServerSection, usual_send_offset
+from dpcrowd.privacy.units import utc_text
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import GROUPS_NEED_A_MODEL, Relay
 
@@ -310,7 +311,7 @@ def _questionable_model(network: NetworkConfig) -> Iterator[str]:
     if fitted.season_lacks_times:
         yield (
             f"the model has a season of {fitted.season} slots and no times, so it is taken to begin at the epoch, "
-            f"{network.general.epoch}: if slot 0 of '{fitted.data}' was at another place in the season, "
+            f"{utc_text(int(network.general.epoch))}: if slot 0 of '{fitted.data}' was at another place in the season, "
             "everything that is expected is shifted. Fit the model on data whose slots are labelled with times."
         )
     if fitted.slot is None:

@@ -97,7 +97,7 @@ def test_a_model_without_times_is_warned_of(tmp_path: Path) -> None:
     write_model(fit(counts_from_array(counts, regions=regions), source="a survey", season=4), model)
     texts = [text for text in load_network(path).warnings() if "a season of 4 slots and no times" in text]
     assert len(texts) == 1
-    assert "begin at the epoch" in texts[0]
+    assert "begin at the epoch, 20" in texts[0], "a date, not a number of nanoseconds"
 
 
 def test_a_revision_may_add_a_model(tmp_path: Path) -> None:
