@@ -46,7 +46,11 @@ _VISIBLE = 5e-4
 )
 @click.option("--span", metavar="FIRST:LAST", help="Fit on these slots only, such as 0:395 or 0:0.5.")
 @options.regions
-@options.slot_length
+@click.option(
+    "--slot-length",
+    metavar="1h|1d|…",
+    help="Length of a slot of raw check-ins (default: 1d) or flights; of counts without times, to be stored.",
+)
 @options.round_counts
 @options.data_dir
 @options.as_json
@@ -86,7 +90,7 @@ def fit(
     if as_json:
         click.echo(json.dumps({"model": _plain(model)}))
         return
-    _print(model, settings["out"])
+    _print(model, settings["out"], settings["season"])
 
 
 def _plain(model: Any) -> dict[str, Any]:
@@ -103,7 +107,7 @@ def _plain(model: Any) -> dict[str, Any]:
     }
 
 
-def _print(model: Any, out: Path | None) -> None:
+def _print(model: Any, out: Path | None, season: str) -> None:
     from dpcrowd.cli.console import console, print_columns
 
     screen, scores = console(), model.scores
@@ -125,18 +129,29 @@ def _print(model: Any, out: Path | None) -> None:
         f"chosen: {model.reason}.",
         "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
         f'cover, or on earlier releases. Your assertion: "{model.source}".',
-        *_warnings(model),
+        *_warnings(model, season),
         f"{where}.",
     ):
         screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)
 
 
-def _warnings(model: Any) -> list[str]:
-    """Return what speaks against using the model as it is."""
+def _warnings(model: Any, season: str = "auto") -> list[str]:
+    """Return what speaks against using the model as it is; `season` is what was asked for."""
     from dpcrowd.models.season import seasons_seen
     from dpcrowd.sim.notes import LEAST_COVERAGE
 
     warnings = [f"note: {text}" for text in model.notes]
+    if model.begins is None and season == "auto":
+        warnings.append(
+            "note: these data have no times: only a constant level was tried; --season N tries a season of N slots, "
+            "and slots that are labelled with times let fit find one."
+        )
+    if model.season_lacks_times:
+        warnings.append(
+            f"note: the season of {model.season} slots is counted from slot 0 of '{model.data}', which has no times. "
+            "Simulated data are taken to begin there, and live networks at their epoch; label the slots with times "
+            "if they may begin elsewhere."
+        )
     seen = seasons_seen(model.season, model.slot, model.slots)
     if seen is not None and seen < 2.0:
         warnings.append(

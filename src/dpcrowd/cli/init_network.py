@@ -36,6 +36,14 @@ _OBSERVED_AS_IN_PAPER = (
     "'{path}' has observation = \"paper\", the model of the paper's simulated counts: intervals of a live network "
     "would be too narrow; plan again with --observation binomial."
 )
+_SEASON_FROM_EPOCH = (
+    "the model has a season of {season} slots and no times, so servers take slot 0 of '{data}' to be at the epoch in "
+    "network.toml. Set the epoch to such a moment, or fit the model on data whose slots are labelled with times."
+)
+_SLOT_UNKNOWN = (
+    "the model has no slot length, since '{data}' has no times: nothing checks that its slots are {slot} long, as "
+    "those of this network are. 'dpcrowd fit --slot-length' stores it."
+)
 
 
 @dataclass(frozen=True)
@@ -130,8 +138,13 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
         "shares_by_region": {server.name: dict(server.shares) for server in network.servers if server.shares},
         "links": [link.between for link in network.links],
     }
-    warnings = (_OBSERVED_AS_IN_PAPER.format(path=path),) if method.observation == "paper" else ()
-    return NewNetwork(plan.names, length, settings, warnings, method.model)
+    warnings = [_OBSERVED_AS_IN_PAPER.format(path=path)] if method.observation == "paper" else []
+    fitted = network.fitted
+    if fitted is not None and fitted.season_lacks_times:
+        warnings.append(_SEASON_FROM_EPOCH.format(season=fitted.season, data=fitted.data))
+    if fitted is not None and fitted.slot is None:
+        warnings.append(_SLOT_UNKNOWN.format(data=fitted.data, slot=Duration(length)))
+    return NewNetwork(plan.names, length, settings, tuple(warnings), method.model)
 
 
 def _check_model_slot(plan: NetworkPlan, length: int, path: Path) -> None:

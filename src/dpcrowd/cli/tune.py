@@ -94,6 +94,7 @@ def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool,
     Evolution searches theta, xi and T_s/T (or RescueDP's theta) for the best estimates with their intervals. Q, which
     decides how wide these are, stays as it is: `dpcrowd fit` finds it.
     Likelihood finds Q from noisy samples alone, at no further privacy cost.
+    Parameters are found without a process model of `dpcrowd fit`: there is no --model here.
     """
     from dpcrowd.cli.console import progress_bar
     from dpcrowd.experiments.tune.tune import EVALUATIONS
@@ -121,9 +122,20 @@ def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool,
 
 def _is_worse(tuned: Any) -> bool:
     """Whether the objective of evolution is larger than before: for a budget that lasts, and for nothing else."""
-    scores = {"crps": (tuned.crps_before, tuned.crps_after), "are": (tuned.are_before, tuned.are_after)}
-    before, after = scores.get(tuned.objective, (0.0, 0.0))
+    before, after = _objective(tuned) or (0.0, 0.0)
     return bool(after > before)
+
+
+def _is_unchanged(tuned: Any) -> bool:
+    """Whether evolution has found nothing better than the parameters with which it began."""
+    scores = _objective(tuned)
+    return scores is not None and scores[0] == scores[1]
+
+
+def _objective(tuned: Any) -> tuple[float, float] | None:
+    """Return the score that evolution has minimised, before and after; None of another method."""
+    scores = {"crps": (tuned.crps_before, tuned.crps_after), "are": (tuned.are_before, tuned.are_after)}
+    return scores.get(tuned.objective)
 
 
 def _plain(tuned: Any) -> dict[str, Any]:
@@ -175,6 +187,8 @@ def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
     print_columns(screen, {"parameter": [name for name, _ in rows], "value": [value for _, value in rows]})
     where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
     texts = [f"tuned on: {tuned.on}.", f"errors count from slot {tuned.burn_in} of these on (--burn-in).", f"{where}."]
+    if _is_unchanged(tuned):
+        texts.insert(0, "nothing better was found: the score is that of the parameters before.")
     if tuned.exhausted_at is not None:
         texts.append(_exhaustion(tuned, allowed=allowed))
     if tuned.coverage_after < MIN_COVERAGE:

@@ -117,12 +117,17 @@ class Model:
         """The slots that it was fitted on, in words."""
         return f"slots {self.first} to {self.first + self.slots - 1} of '{self.data}'"
 
+    @property
+    def season_lacks_times(self) -> bool:
+        """Whether its season is counted in slots of a series without times: only slot numbers say where it begins."""
+        return isinstance(self.season, int) and (self.begins is None or self.slot is None)
+
     def process_model(self, regions: Sequence[str], times: SlotTimes | None, first: int = 0) -> ProcessModel:
         """Return the model of the filters for slots that begin at these times.
 
         regions  the names of the regions, in the order in which the filters have them
         times    when slot 0 begins, and how long slots are; None: unknown
-        first    the number of slot 0 in its series, if the season is counted in slots
+        first    the number of slot 0 in its series, if the season is counted in slots and times are unknown
         """
         chosen = [self.regions[k] for k in self._places(regions)]
         change_var = np.array([self.change_var[k] for k in self._places(regions)])
@@ -137,6 +142,8 @@ class Model:
                 "dates or "
                 "times, or fit a model with --season none."
             )
+        if times is not None and self.begins is not None and self.slot is not None:
+            first = self.first + (times.start - self.begins) // self.slot
         place = timing(self.season, times, first)
         profile = np.array([region.profile or (region.level,) * place.rows for region in chosen]).T
         if len(profile) != place.rows:

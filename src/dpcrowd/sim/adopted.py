@@ -7,7 +7,7 @@
 
 These say what the crowd is like and what its servers know. Guarantee, process variance, samples, reach and lag are what
 simulations vary; they come from the command, and `dpcrowd plan --graph` takes them from the file. Notes say what was
-taken, and what was left out and why.
+taken, what was left out and why, and where the simulation has other values than the file.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpcrowd.models.file import read_model
 from dpcrowd.models.model import Model
 from dpcrowd.sim.network_file import NetworkFile
 
-__all__ = ["NO_MODEL", "adopt_crowd_settings", "adopt_model"]
+__all__ = ["NO_MODEL", "adopt_crowd_settings", "adopt_model", "differing_settings", "same_setting", "setting_text"]
 
 NO_MODEL = "none"
 """In the place of a model's file: no model, whatever a network.toml says."""
 
+_SHOWN = 5  # numbers of a list in a note
 _NEEDS = {
     "turnover": "it is for pinned users, binomial counts and shares that stay",
     "groups": "it is for scheme 'relay', named without options of its own",
@@ -79,5 +82,42 @@ def adopt_model(
     return fitted, [f"The process model is '{name}', which was given, instead of the {other.model_name}."]
 
 
+def differing_settings(file: NetworkFile, used: Mapping[str, Any]) -> list[str]:
+    """Return a note that lists the settings of a file which differ from those that a simulation uses, with values.
+
+    used  the settings of the simulation that there are, by the names of `NetworkFile.settings`
+    """
+    stated = dict(file.settings)
+    if "reach" in stated and stated.get("slot", 0.0) >= 1.0:
+        stated["hops_per_slot"] = "all"  # live servers forward records at once
+    spans = ("window", "horizon")
+    here, there = [], []
+    for name, value in stated.items():
+        other = next((span for span in spans if span in used), name) if name in spans else name
+        if other in used and not (other == name and same_setting(used[other], value)):
+            here.append(f"{other} {setting_text(used[other])}")
+            there.append(f"{name} {setting_text(value)}")
+    if not here:
+        return []
+    return [
+        f"This simulation has {', '.join(here)}, but '{file.path}' has {', '.join(there)}. These are not taken from "
+        "the file: give them, to simulate the network as it is."
+    ]
+
+
 def _same_file(first: Path | None, second: Path) -> bool:
     return first is not None and first.resolve() == second.resolve()
+
+
+def same_setting(first: object, second: object) -> bool:
+    """Whether two settings are equal; a number and a list of one are."""
+    return bool(np.atleast_1d(np.asarray(first)).tolist() == np.atleast_1d(np.asarray(second)).tolist())
+
+
+def setting_text(value: object) -> str:
+    """Return the value of a setting for a note; of a long list the first numbers."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ",".join([*(setting_text(entry) for entry in value[:_SHOWN]), *(["…"] if len(value) > _SHOWN else [])])
+    return str(value)

@@ -133,7 +133,7 @@ class SimulationConfig:
 
     @property
     def in_sample(self) -> int | None:
-        """How many of the scored slots the fitted model was fitted on; None without a model."""
+        """How many of the scored slots the fitted model was fitted on; None without a model, or if nobody can know."""
         return None if self.fitted is None else overlap(self.fitted, self.data, self.burn_in)
 
 

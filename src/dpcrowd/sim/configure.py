@@ -15,6 +15,7 @@ from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, unknown_name, whole_number
 from dpcrowd.filters import Observation
 from dpcrowd.models.model import Model
+from dpcrowd.models.season import SECOND
 from dpcrowd.network.adjacency import parse_adjacency
 from dpcrowd.network.density import lowest_density
 from dpcrowd.network.topologies import TOPOLOGIES
@@ -24,7 +25,7 @@ from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.tuning import Tuning
-from dpcrowd.sim.adopted import adopt_crowd_settings, adopt_model
+from dpcrowd.sim.adopted import adopt_crowd_settings, adopt_model, differing_settings
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
@@ -32,6 +33,7 @@ from dpcrowd.sim.data.people import checked_turnover
 from dpcrowd.sim.data.share_file import is_share_file, read_shares
 from dpcrowd.sim.data.shares import checked_composition, checked_shares, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
+from dpcrowd.sim.data.times import slot_times
 from dpcrowd.sim.fitted import apply_model
 from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
@@ -198,8 +200,10 @@ def configure(
     }
     crowd, data = _of_file(file, {"turnover": turnover, "groups": groups, "share_width": share_width}, usable, data)
     turnover, groups, share_width = crowd["turnover"], crowd["groups"], crowd["share_width"]
-    relay_options = {"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag}
-    relay_options["groups"] = groups
+    relay_options = {
+        **{"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag},
+        "groups": groups,
+    }
     if share_width:
         _prepare_learning(share_width, relay_options, labelled, one_server=one_server)
     instances = _make_all(labelled, options, relay_options)
@@ -223,7 +227,7 @@ def configure(
         for label, scheme in instances
     )
     if tuned is not None:
-        data, entrants = tuned.give(data, entrants)
+        data, entrants = tuned.give(data, entrants, burn_in)
     config = SimulationConfig(
         data=data,
         entrants=entrants,
@@ -252,7 +256,42 @@ def configure(
         _with_reach(config, entrant) if open_reach else entrant
         for entrant, open_reach in zip(entrants, open_reaches, strict=True)
     )
-    return replace(config, entrants=tuple(_with_samples(config, entrant) for entrant in entrants))
+    config = replace(config, entrants=tuple(_with_samples(config, entrant) for entrant in entrants))
+    return _with_differences(config, file, process_var, tuned)
+
+
+def _with_differences(
+    config: SimulationConfig, file: NetworkFile | None, process_var: object | None, tuned: Tuned | None
+) -> SimulationConfig:
+    """Return the simulation with a note on what its network.toml, if it has one, states otherwise."""
+    if file is None:
+        return config
+    used = _used_settings(config)
+    if process_var is not None:
+        used["process_var"] = process_var
+    elif config.fitted is None and tuned is None:
+        used["process_var"] = "of the data"
+    notes = (*config.data.notes, *differing_settings(file, used))
+    return replace(config, data=replace(config.data, notes=notes))
+
+
+def _used_settings(config: SimulationConfig) -> dict[str, Any]:
+    """Return the settings of a simulation by the names that a network.toml has for them."""
+    used: dict[str, Any] = {"users": config.users, "observation": config.observation}
+    times = slot_times(config.data.slot_labels)
+    if times is not None:
+        used["slot"] = times.length / SECOND
+    promised = [entrant for entrant in config.entrants if entrant.guarantee is not None]
+    for entrant in sorted(promised, key=lambda entrant: not isinstance(entrant.scheme, Relay))[:1]:
+        guarantee, scheme = entrant.guarantee, entrant.scheme
+        assert guarantee is not None
+        used["window" if guarantee.kind == "window" else "horizon"] = guarantee.length
+        used["epsilon"] = float(guarantee.epsilon)
+        used |= {name: getattr(guarantee, name) for name in ("servers_per_slot", "regions_per_slot", "correlation")}
+        if isinstance(scheme, Relay):
+            used |= {"samples": entrant.samples, "reach": scheme.max_hops or "all", "lag": scheme.lag}
+            used["hops_per_slot"] = scheme.rounds or "all"
+    return used
 
 
 def _of_file(

@@ -56,6 +56,7 @@ def refuse_failed_write(path: Path) -> Iterator[None]:
         raise BadInput(f"cannot write '{path}': {error.strerror or error}.") from None
 
 
+_WHOLE = frozenset({"in_sample_slots"})
 _TEXTS = frozenset({"reach", "hops_per_slot", "groups"})  # numbers or "all", and names
 
 
@@ -67,7 +68,7 @@ def write_table(columns: dict[str, list[Any]], path: Path) -> Path:
             arrow, parquet = parquet_library()
             # A column that is undefined throughout has the type of a defined one, so that files fit together.
             types = {
-                name: arrow.string() if name in _TEXTS else arrow.float64()
+                name: arrow.string() if name in _TEXTS else arrow.int64() if name in _WHOLE else arrow.float64()
                 for name, values in columns.items()
                 if all(value is None for value in values)
             }

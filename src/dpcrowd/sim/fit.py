@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +15,11 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.file import write_model
 from dpcrowd.models.model import Model, RegionModel
-from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes
+from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, duration_text
+from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
-from dpcrowd.sim.data.draw import load
-from dpcrowd.sim.data.series import one_step_var
+from dpcrowd.sim.data.draw import is_count_file, load
+from dpcrowd.sim.data.series import one_step_var, series_digest
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
 from dpcrowd.sim.data.times import slot_times
 from dpcrowd.sim.export import check_toml_path
@@ -34,6 +34,7 @@ def fit(
     season: str | int = "auto",
     span: Span | None = None,
     out: str | os.PathLike[str] | None = None,
+    slot_length: str | float | None = None,
     **loading: Any,
 ) -> Model:
     """Fit a process model on counts, and write it to a file, if asked for.
@@ -45,6 +46,7 @@ def fit(
              slots, or auto: what predicts best on blocks that are held out
     span     fit on these slots only: "0:395", or fractions, "0:0.5"
     out      the file, whose name ends in .toml
+    slot_length  of check-ins or flights, as of `load_data`; of counts without times, the length that the file states
 
     >>> import dpcrowd
     >>> counts = dpcrowd.counts_from_array(np.random.default_rng(0).poisson(20, (200, 1)), regions=["hall"])
@@ -57,7 +59,7 @@ def fit(
     for name in ("releases", "made_with"):
         if name in loading:
             raise BadInput(f"dpcrowd.fit reads counts and has no '{name}'; give releases to dpcrowd.fit_releases.")
-    series = data if isinstance(data, DataSet) else load(data, **loading)
+    series, stated = _load(data, slot_length, loading)
     if is_drawn_anew(series):
         raise BadInput(f"'{series.name}' is drawn anew in each run and has no past to fit on; give a file of counts.")
     if span is not None:
@@ -73,12 +75,13 @@ def fit(
         fitted,
         series.regions,
         times,
+        slot=stated,
         first=series.first,
         slots=series.slots,
         data=os.path.basename(series.name),
         source=source,
         change_var=one_step_var(counts.astype(np.int64)),
-        digest=hashlib.sha256(np.ascontiguousarray(counts, dtype="<f8").tobytes()).hexdigest(),
+        digest=series_digest(counts),
     )
     if out is not None:
         write_model(model, out)
@@ -95,6 +98,24 @@ def checked_source(source: str) -> str:
     return str(source).strip()
 
 
+def _load(
+    data: str | os.PathLike[str] | DataSet, slot_length: str | float | None, loading: dict[str, Any]
+) -> tuple[DataSet, int | None]:
+    """Return the data, and the slot length in microseconds that the user states of counts without times."""
+    if slot_length is None:
+        return data if isinstance(data, DataSet) else load(data, **loading), None
+    if not isinstance(data, DataSet) and not is_count_file(data):
+        return load(data, slot_length=slot_length, **loading), None
+    series = data if isinstance(data, DataSet) else load(data, **loading)
+    times = slot_times(series.slot_labels)
+    if times is not None:
+        raise BadInput(
+            f"a slot length was given, but '{series.name}' has times, which say that its slots are "
+            f"{duration_text(times.length)} long; leave it out."
+        )
+    return series, slot_length_us(slot_length)
+
+
 def checked_season(season: str | int) -> SeasonKind:
     """Return a season that may be given as text, or refuse it."""
     if isinstance(season, str) and season.isascii() and season.isdigit():
@@ -109,6 +130,7 @@ def make_model(
     regions: Sequence[str],
     times: SlotTimes | None,
     *,
+    slot: int | None = None,
     first: int,
     slots: int,
     data: str,
@@ -117,7 +139,10 @@ def make_model(
     digest: str,
     notes: tuple[str, ...] = (),
 ) -> Model:
-    """Return what was fitted, with where it comes from, as a model for a file."""
+    """Return what was fitted, with where it comes from, as a model for a file.
+
+    slot  the length of a slot in microseconds, where the times are unknown
+    """
     estimate, profile = fitted.estimate, fitted.estimate.profile
     seasonal = len(profile.rows) > 1
     return Model(
@@ -132,7 +157,7 @@ def make_model(
             for k, name in enumerate(regions)
         ),
         season=fitted.season,
-        slot=None if times is None else times.length,
+        slot=slot if times is None else times.length,
         variance=estimate.kind,
         change_var=tuple(float(value) for value in change_var),
         first=first,

@@ -15,7 +15,7 @@ from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
-from dpcrowd.sim.fitted import in_sample_note, model_note
+from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import ObservationNoise, exhaustion
 from dpcrowd.sim.statistics import mean_with_interval
@@ -26,6 +26,7 @@ __all__ = ["LEAST_COVERAGE", "notes", "observation_note", "overlap_notes", "prom
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
 LEAST_COVERAGE = 0.9
 """Coverage of 95% intervals below which a result says that they are too narrow."""
+_EVERY_SLOT = 0.99  # samples per slot
 _NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
 _REPORTS: dict[tuple[type[Scheme], str], Report] = {}  # checks take a second; once per scheme and process is enough
 
@@ -153,8 +154,9 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         remarks.append(f"beta has no effect, since there is no consensus step in {labels}.")
     if config.fitted is not None:
         remarks.append(model_note(config.fitted))
-        if config.in_sample:
-            remarks.append(in_sample_note(config.fitted, config.in_sample))
+        remarks += timing_notes(config.fitted, config.data)
+        in_sample = in_sample_note(config.fitted, config.in_sample)
+        remarks += [] if in_sample is None else [in_sample]
     if config.learn and config.form == "matrix":
         remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
     return [
@@ -235,9 +237,10 @@ def _planned(config: SimulationConfig) -> list[str]:
         scheme, guarantee = entrant.scheme, entrant.guarantee
         if isinstance(scheme, Relay) and guarantee is not None and scheme.samples is None and scheme.interval is None:
             samples = _count(entrant.samples or 0, "sample")
+            known = "Q" if config.fitted is None else "process model"
             remarks.append(
                 f"{entrant.label} takes {samples} in {_count(guarantee.length, 'slot')}: the fewest whose predicted "
-                "error is within 2% of the least, given graph, shares, Q and guarantee."
+                f"error is within 2% of the least, given graph, shares, {known} and guarantee."
             )
         if isinstance(scheme, Relay) and entrant.reach_planned:
             distance = "to every server" if scheme.max_hops is None else _count(scheme.max_hops, "hop")
@@ -285,6 +288,8 @@ def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str
         if coverage is None or coverage >= LEAST_COVERAGE:
             continue
         reason = "its model does not fit these data"
+        if 0.0 < float(record.frequency.mean()) < _EVERY_SLOT:
+            reason += ", or it samples too rarely to follow them"
         if config.composition is not None:
             if record.label not in relays:
                 reason = "it takes shares that differ by region for equal ones"

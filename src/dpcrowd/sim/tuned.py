@@ -98,11 +98,11 @@ class Tuned:
         tuning = replace(data.tuning, **self.tuning)
         return replace(data, model=self.model, tuning=tuning, notes=(*notes, self.note(data)))
 
-    def give(self, data: DataSet, entrants: Sequence[Entrant]) -> tuple[DataSet, tuple[Entrant, ...]]:
+    def give(self, data: DataSet, entrants: Sequence[Entrant], burn_in: int = 0) -> tuple[DataSet, tuple[Entrant, ...]]:
         """Return the entrants, of which those that run the tuned scheme have this model and tuning, and the data.
 
         Other schemes keep the parameters of the data; the notes of the data name them. A process model that the data
-        have been given takes the place of this A and Q.
+        have been given takes the place of this A and Q. Slots before `burn_in` are not scored.
         """
         self.check_fits(data)
         tuning = replace(data.tuning, **self.tuning)
@@ -114,17 +114,17 @@ class Tuned:
         about_q = () if others else (FROM_WHOLE_SERIES, GIVEN_BY_HAND)  # no longer true
         notes = [note for note in data.notes if note not in about_q]
         if len(others) < len(entrants):
-            notes.append(self.note(data, f"of {self.scheme}"))
+            notes.append(self.note(data, f"of {self.scheme}", burn_in))
         if others:
             ignore = "ignores" if len(others) == 1 else "ignore"
             notes.append(f"{', '.join(others)} {ignore} {self.file}: it was tuned for {self.scheme} only.")
         return replace(data, notes=tuple(notes)), given
 
-    def overlap(self, data: DataSet) -> int:
-        """Return how many of the data's slots it was tuned on; 0 for synthetic data, which are drawn anew."""
+    def overlap(self, data: DataSet, burn_in: int = 0) -> int:
+        """Return how many of the data's scored slots it was tuned on; 0 for synthetic data, which are drawn anew."""
         if is_drawn_anew(data):
             return 0
-        return max(0, min(self.last, data.first + data.slots) - max(self.first, data.first))
+        return max(0, min(self.last, data.first + data.slots) - max(self.first, data.first + burn_in))
 
     def check_fits(self, data: DataSet) -> None:
         """Refuse data of another name, or with other regions, than those that it was tuned on."""
@@ -139,8 +139,8 @@ class Tuned:
             if tuned != used:
                 raise BadInput(f"{self.file} was tuned on region '{tuned}' where the data have '{used}'.")
 
-    def note(self, data: DataSet, whose: str = "of all schemes") -> str:
-        """Return a note: which parameters come from it, and whether it was tuned on slots of these data."""
+    def note(self, data: DataSet, whose: str = "of all schemes", burn_in: int = 0) -> str:
+        """Return a note: which parameters come from it, and whether it was tuned on scored slots of these data."""
         own_moves = self.model.transition.ndim == 2 or bool((self.model.transition != 1.0).any())
         names = ["A", "Q", *self.tuning] if own_moves else ["Q", *self.tuning]
         if data.model.course is not None:  # a process model takes their place
@@ -151,15 +151,15 @@ class Tuned:
         )
         if is_drawn_anew(data):
             return f"{origin} on other runs of '{self.data}' than these."
-        covered = self.overlap(data)
+        covered = self.overlap(data, burn_in)
         where = f"on slots {self.first} to {self.last - 1}"
         if not covered:
-            return f"{origin} {where}, none of which this result covers."
+            return f"{origin} {where}, none of which this result scores."
         note = (
-            f"{origin} {where}: {covered} of the {data.slots} that this result covers, and the error in those is an "
-            "in-sample one."
+            f"{origin} {where}: {covered} of the {data.slots - burn_in} that this result scores, and the error in "
+            "those is an in-sample one."
         )
-        if covered == self.last - self.first and self.sha256 != self._digest(data):
+        if self.overlap(data) == self.last - self.first and self.sha256 != self._digest(data):
             note += " The counts of these slots are not those that it was tuned on: the series was revised."
         return note
 

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import dpcrowd
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.live.process import check_keys
@@ -268,6 +270,19 @@ def test_a_plan_that_observes_as_the_paper_is_warned_of(tmp_path: Path, capsys: 
     other = _planned(tmp_path, capsys, "--slot", "15m")
     assert main(["init", str(tmp_path / "other"), "--plan", str(other)]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_plan_whose_model_has_no_times_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A season of slots would begin at whatever epoch the new network has, and slots of any length be accepted."""
+    counts = dpcrowd.counts_from_array(np.random.default_rng(0).poisson(50, (40, 2)))
+    dpcrowd.fit(counts, source="made up", season=4, out=tmp_path / "model.toml")
+    words = ["plan", "--model", str(tmp_path / "model.toml"), "--servers", "3", "--graph", "ring", "--window", "20"]
+    assert main([*words, "--slot", "1h", "--toml", str(tmp_path / "plan.toml")]) == 0
+    capsys.readouterr()
+    assert main(["init", str(tmp_path / "NET"), "--plan", str(tmp_path / "plan.toml")]) == 0
+    warnings = capsys.readouterr().err
+    assert "a season of 4 slots and no times, so servers take slot 0" in warnings
+    assert "nothing checks that its slots are 1h long" in warnings
 
 
 def test_a_plan_with_links_that_change_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from dpcrowd.sim.data.counts import counts_from_array, counts_from_table, write_
 from dpcrowd.sim.data.span import cut
 from dpcrowd.sim.data.tables import read_table
 from dpcrowd.sim.data.times import slot_times
+from dpcrowd.sim.fitted import apply_model, in_sample_note, overlap, timing_notes
 
 SLOTS = 240
 SMALL: dict[str, Any] = {"servers": 6, "density": 0.6, "runs": 2, "window": 20, "jobs": 1, "shares": "partition"}
@@ -210,3 +211,95 @@ def test_deviations_that_do_not_persist_are_said_in_words() -> None:
     assert _persistence([0.0, 2e-7]) == "0: deviations do not persist"
     assert _persistence([2e-7, 0.5]) == "0 to 0.5"
     assert _persistence([0.25]) == "0.25"
+
+
+def without_times(seed: int = 0, slots: int = 96) -> Any:
+    """Return counts with a season of 8 slots, in memory, so that they have no times."""
+    expected = 40.0 + 30.0 * np.sin(np.arange(slots) * np.pi / 4)
+    return counts_from_array(np.random.default_rng(seed).poisson(np.stack([expected, 0.5 * expected], axis=1)))
+
+
+def test_a_season_of_slots_says_where_it_is_taken_to_begin() -> None:
+    """On data that begin elsewhere in the season everything was off by half a day, and nothing said so."""
+    data = without_times()
+    model = dpcrowd.fit(data, source="made up", season=8, span="0:48")
+    for part, where in ((data, "begin there"), (cut(data, 52, 96), "begin 52 slots later")):
+        (note,) = timing_notes(model, part)
+        assert f"its season of 8 slots is counted from slot 0 of '{model.data}'" in note
+        assert where in note
+    plan = dpcrowd.plan(model=model, servers=4, graph="ring", window=20, slot="15m", advice=False)
+    assert any("live servers take it to begin at the network's epoch" in remark for remark in plan.remarks)
+    assert any("has no slot length" in remark and "slots of 15m" in remark for remark in plan.remarks)
+
+
+def test_a_season_of_slots_follows_the_times_where_there_are_any(series: Path) -> None:
+    """Rows that are cut off the beginning of a file must not shift the season of a model that knows its times."""
+    complete = dpcrowd.load_data(series)
+    model = dpcrowd.fit(complete, source="made up", season=7)
+    later = replace(cut(complete, 3, SLOTS), first=0)  # as if a file began there
+    assert timing_notes(model, later) == []
+    profile, shifted = (apply_model(model, data).model.course for data in (complete, later))
+    assert profile is not None
+    assert shifted is not None
+    assert np.array_equal(profile.mean(3), shifted.mean(0))
+
+
+def test_fit_stores_a_slot_length_of_counts_without_times(
+    tmp_path: Path, series: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model without a slot length is accepted for slots of any length; whoever knows it has to be able to say it."""
+    counts, out = tmp_path / "plain.csv", tmp_path / "model.toml"
+    write_counts(counts, without_times().counts, ["hall", "park"], [str(slot) for slot in range(96)])
+    assert main(["fit", str(counts), "--source", "x", "--slot-length", "1h", "--out", str(out)]) == 0
+    assert "these data have no times: only a constant level was tried; --season N" in capsys.readouterr().out
+    assert dpcrowd.read_model(out).slot == 3_600_000_000
+    with pytest.raises(BadInput, match="fitted on slots of 1h, but slots are 15m long"):
+        dpcrowd.plan(model=out, servers=4, graph="ring", window=20, slot="15m")
+    assert main(["fit", str(counts), "--source", "x", "--season", "8"]) == 0
+    printed = capsys.readouterr().out
+    assert "only a constant level was tried" not in printed
+    assert "the season of 8 slots is counted from slot 0 of 'plain.csv'" in printed
+    assert main(["fit", str(series), "--source", "x", "--slot-length", "1h"]) == 2
+    assert "has times, which say that its slots are 1d long; leave it out" in capsys.readouterr().err
+
+
+def test_the_counts_say_whether_a_model_is_in_sample() -> None:
+    """A renamed copy of the fitted file, or some of its columns, passed for data that the model had not seen."""
+    counts = np.random.default_rng(0).poisson(30, (60, 4))
+    names = ["hall", "park", "pool", "tower"]
+    model = dpcrowd.fit(counts_from_array(counts, regions=names), source="made up", span="10:50")
+
+    def seen(rows: Any, regions: list[str], burn_in: int = 0) -> int | None:
+        return overlap(model, replace(counts_from_array(rows, regions=regions), name="renamed.csv"), burn_in)
+
+    assert seen(counts, names) == 40
+    assert seen(counts, names, 15) == 35
+    assert seen(counts[5:], names) == 40  # 5 slots before the span, not 10
+    assert seen(counts[:, ::-1], names[::-1]) == 40
+    assert seen(counts[:, 1:], names[1:]) == 40
+    assert seen(counts[:, :1], names[:1]) is None  # one region may agree by chance
+    assert seen(counts[:30], names) is None  # a part of the span
+    assert seen(counts + (np.arange(60) == 30)[:, None], names) is None
+    note = in_sample_note(model, None)
+    assert note is not None
+    assert note.startswith("it is unknown whether the model was fitted on slots that are scored here")
+    assert in_sample_note(model, 0) is None
+
+
+def test_other_counts_under_the_same_name_are_not_the_fitted_ones() -> None:
+    """Two arrays in memory have one name: all of the second were said to be in-sample."""
+    rng = np.random.default_rng(0)
+    model = dpcrowd.fit(counts_from_array(rng.poisson(30, (60, 2))), source="made up")
+    assert overlap(model, counts_from_array(rng.poisson(30, (60, 2))), 0) is None
+
+
+def test_narrow_intervals_have_two_possible_causes() -> None:
+    """The model was blamed where a scheme only samples too rarely to follow the crowd; past takes no samples at all."""
+    data = without_times()
+    model = dpcrowd.fit(data, source="made up", season=8)
+    shifted = counts_from_array(data.counts[4:] * 3)
+    result = dpcrowd.simulate("dpcrowd-w,relay,past", shifted, model=model, learn=False, **ONE_RUN)
+    causes = {note.partition(":")[0]: note for note in result.notes if "They are too narrow" in note}
+    assert causes["past"].endswith("its model does not fit these data.")
+    assert causes["dpcrowd-w"].endswith("its model does not fit these data, or it samples too rarely to follow them.")
+    assert any("given graph, shares, process model and guarantee" in note for note in result.notes)

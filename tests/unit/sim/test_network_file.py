@@ -153,6 +153,19 @@ def test_a_simulation_takes_what_the_file_says_of_users_regions_and_shares(tmp_p
     assert explicit.entrants[0].scheme.groups == "auto"  # type: ignore[attr-defined]
 
 
+def test_a_simulation_says_what_the_file_states_otherwise(tmp_path: Path) -> None:
+    """Another epsilon, window or number of samples than the network's was simulated without a word."""
+    file = _sample(tmp_path, samples=10, reach="all", lag=16, users="pinned")
+    counts = np.full((60, 2), 500)
+    (note,) = [note for note in configure("relay", counts, graph=file).data.notes if "This simulation has" in note]
+    assert "horizon 60, epsilon 1, process_var of the data, samples" in note
+    assert f"but '{file}' has window 24, epsilon 0.5, process_var 400,25, samples 10" in note
+    assert "hops_per_slot 1" in note
+    same: dict[str, Any] = {"epsilon": 0.5, "window": 24, "samples": 10, "reach": "all", "hops_per_slot": "all"}
+    agreed = configure("relay", counts, graph=file, process_var=np.array([400.0, 25.0]), **same)
+    assert not any("This simulation has" in note for note in agreed.data.notes)
+
+
 def test_a_plan_takes_the_turnover_of_a_file(tmp_path: Path) -> None:
     """Whose servers know that users stay has other errors, and other samples are best."""
     file = _sample(tmp_path, users="pinned")

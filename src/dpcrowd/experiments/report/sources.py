@@ -81,17 +81,16 @@ def _origins(data: DataSet, tuned: Iterable[Tuned], model: Model | None) -> Iter
     else:
         data = apply_model(model, data)
         yield f"{model_note(model)[:1].upper()}{model_note(model)[1:]}"
-        seen = overlap(model, data, BURN_IN)
-        if seen:
-            text = in_sample_note(model, seen)
+        text = in_sample_note(model, overlap(model, data, BURN_IN))
+        if text is not None:
             yield f"{text[:1].upper()}{text[1:]}"
     for one in tuned:
         covered = f" Its 95% intervals covered {one.coverage_after:.0%} there." if one.coverage_after >= 0 else ""
         values = ", ".join(f"{name} = {value:g}" for name, value in one.tuning.items())
         listed = f" {values[:1].upper()}{values[1:]}." if values else ""
         yield (
-            f"{one.note(data, f'of {one.scheme}')} It was tuned on {one.on.removesuffix('.')}.{covered}{listed} Other "
-            "schemes do not get these parameters."
+            f"{one.note(data, f'of {one.scheme}', BURN_IN)} "
+            f"It was tuned on {one.on.removesuffix('.')}.{covered}{listed} Other schemes do not get these parameters."
         )
 
 

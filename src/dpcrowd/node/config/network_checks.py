@@ -17,6 +17,7 @@ from dpcrowd.filters import check_gain
 from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.node.config.links import refuse_duplicates
 from dpcrowd.node.config.sections import PROCESS_VAR, ServerSection, usual_send_offset
+from dpcrowd.privacy.units import utc_text
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import GROUPS_NEED_A_MODEL, Relay
 
@@ -277,6 +278,7 @@ def probable_mistakes(network: NetworkConfig) -> Iterator[str]:
         )
     if section.epsilon > WEAK_EPSILON * 10**9:
         yield f"an epsilon of {network.guarantee().epsilon:g} promises little privacy; 1 or less is usual."
+    yield from _questionable_model(network)
     end = section.horizon_from_slot + section.length
     if section.kind == "finite" and network.valid_from_slot >= end:
         yield f"the horizon ended at slot {end}, before this revision begins: no server will sample."
@@ -291,3 +293,21 @@ def probable_mistakes(network: NetworkConfig) -> Iterator[str]:
     for number, link in enumerate(network.links):
         if link.until_slot is not None and link.until_slot <= network.valid_from_slot:
             yield f"link[{number}] ended at slot {link.until_slot}, before this revision begins; remove it."
+
+
+def _questionable_model(network: NetworkConfig) -> Iterator[str]:
+    """Yield what cannot be checked of a process model that was fitted on data without times."""
+    fitted = network.fitted
+    if fitted is None:
+        return
+    if fitted.season_lacks_times:
+        yield (
+            f"the model has a season of {fitted.season} slots and no times, so it is taken to begin at the epoch, "
+            f"{utc_text(int(network.general.epoch))}: if slot 0 of '{fitted.data}' was at another place in the season, "
+            "everything that is expected is shifted. Fit the model on data whose slots are labelled with times."
+        )
+    if fitted.slot is None:
+        yield (
+            f"the model has no slot length, since '{fitted.data}' has no times: nothing checks that its slots are as "
+            f"long as those of this network, {network.general.slot}. Fit it with --slot-length."
+        )

@@ -28,7 +28,7 @@ from dpcrowd.sim.data.shares import draw_composition, draw_shares, is_partition,
 from dpcrowd.sim.data.synthetic import linear, multi_linear, select_regions
 from dpcrowd.sim.data.tables import read_table
 
-__all__ = ["NAMES", "PAPER_SETS", "RunData", "draw_run", "load"]
+__all__ = ["NAMES", "PAPER_SETS", "RunData", "draw_run", "is_count_file", "load"]
 
 SYNTHETIC = {"linear": linear, "multi-linear": multi_linear}
 PAPER_SETS = (*SYNTHETIC, *PUBLISHED)
@@ -101,6 +101,13 @@ def load(
     return counts_from_table(
         table, name, slots=slots, process_var=process_var, regions=regions, round_counts=round_counts
     )
+
+
+def is_count_file(name_or_path: str | os.PathLike[str]) -> bool:
+    """Whether this is the path of a file of counts, which are in slots already."""
+    name, path = os.fspath(name_or_path), Path(name_or_path)
+    known = name in PACKAGED or name == GOWALLA or name in PAPER_SETS
+    return not known and path.is_file() and not is_checkins(read_table(path))
 
 
 def draw_run(

@@ -7,13 +7,23 @@ wrong in a live network; the note of the data set says so.
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
-from dpcrowd.arrays import PerRegion, Truth
+from dpcrowd.arrays import Floats, PerRegion, Truth
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.model import ProcessModel
 
-__all__ = ["FROM_WHOLE_SERIES", "GIVEN_BY_HAND", "ROUNDING_VAR", "believed", "one_step_var", "series_model"]
+__all__ = [
+    "FROM_WHOLE_SERIES",
+    "GIVEN_BY_HAND",
+    "ROUNDING_VAR",
+    "believed",
+    "one_step_var",
+    "series_digest",
+    "series_model",
+]
 
 # Counts are whole people: a variance below that of rounding itself says nothing, and Q = 0 would make H^2 Q = 0.
 ROUNDING_VAR = 1.0 / 12.0
@@ -43,6 +53,11 @@ def one_step_var(counts: Truth) -> PerRegion:
     """Return the mean square (d,) of the changes of (T, d) counts from slot to slot, T >= 2."""
     change = np.diff(counts, axis=0).astype(np.float64)
     return np.asarray(np.maximum(np.square(change).mean(axis=0), ROUNDING_VAR))
+
+
+def series_digest(counts: Floats) -> str:
+    """Return the SHA-256 of counts (T, d) as 64-bit little-endian numbers, by which a fitted model knows its data."""
+    return hashlib.sha256(np.ascontiguousarray(counts, dtype="<f8").tobytes()).hexdigest()
 
 
 def believed(model: ProcessModel, process_var: object) -> ProcessModel:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from dpcrowd.sim.adopted import same_setting, setting_text
 from dpcrowd.sim.network_file import NetworkFile
 
 __all__ = ["adopt_settings", "name_levels"]
 
 _SPANS = ("window", "horizon")
-_SHOWN = 5  # numbers of a list in a remark
 
 
 def adopt_settings(
@@ -38,12 +38,12 @@ def adopt_settings(
         if name in _SPANS and spans:
             chosen = spans[0]
             if (chosen, explicit[chosen]) != (name, value):
-                replaced.append((f"{chosen} {_text(explicit[chosen])}", f"{name} {_text(value)}"))
+                replaced.append((f"{chosen} {setting_text(explicit[chosen])}", f"{name} {setting_text(value)}"))
         elif name not in explicit:
             merged[name] = value
             adopted.append(name)
-        elif not _equal(explicit[name], value):
-            replaced.append((f"{name} {_text(explicit[name])}", f"{name} {_text(value)}"))
+        elif not same_setting(explicit[name], value):
+            replaced.append((f"{name} {setting_text(explicit[name])}", f"{name} {setting_text(value)}"))
     remarks = []
     if adopted:
         tables = "; the tables show the best samples of each row" if "samples" in adopted else ""
@@ -70,16 +70,3 @@ def name_levels(level: object, file: NetworkFile) -> tuple[object, list[str]]:
     if same:
         return level, []
     return level, [f"this plan has other regions ({number}), but '{file.path}' has {', '.join(names)}."]
-
-
-def _equal(first: object, second: object) -> bool:
-    """Whether two settings are equal; a number and a list of one are."""
-    return bool(np.atleast_1d(np.asarray(first)).tolist() == np.atleast_1d(np.asarray(second)).tolist())
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, list | tuple):
-        return ",".join([*(_text(entry) for entry in value[:_SHOWN]), *(["…"] if len(value) > _SHOWN else [])])
-    return str(value)

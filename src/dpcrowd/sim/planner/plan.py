@@ -17,6 +17,7 @@ import numpy as np
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.models.model import Model
+from dpcrowd.models.season import SECOND, duration_text
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.adopted import adopt_model
@@ -25,6 +26,7 @@ from dpcrowd.sim.data import PAPER_SETS
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.share_file import is_share_file, read_shares
+from dpcrowd.sim.fitted import unknown_slot_note
 from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.notes import overlap_notes, promise
 from dpcrowd.sim.planner.adopt import adopt_settings, name_levels
@@ -261,6 +263,7 @@ def plan(
     solution: Solution | None = None
     if fitted is not None:
         remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.source))
+        remarks += _unchecked_times(fitted, request.slot)
     if target is not None and solve_for is not None:
         solution = solve(request, target.reached, solve_for, reach)
         if solution is None:
@@ -343,6 +346,20 @@ def _known_model(
         assert file is not None
         return KnownModel(fitted, file.model_path, file.learn), remarks
     return KnownModel(fitted, None if isinstance(model, Model) else Path(model)), remarks
+
+
+def _unchecked_times(model: Model, slot: float | None) -> list[str]:
+    """Return remarks on what cannot be checked of a model that was fitted on data without times."""
+    remarks = []
+    if model.season_lacks_times:
+        remarks.append(
+            f"{model.file}: its season of {model.season} slots is counted from slot 0 of '{model.data}', which has no "
+            "times. The plan averages over the season; live servers take it to begin at the network's epoch. Fit the "
+            "model on data whose slots are labelled with times."
+        )
+    if model.slot is None and slot is not None:
+        remarks.append(unknown_slot_note(model, duration_text(round(slot * SECOND))))
+    return remarks
 
 
 def _refuse_beside_model(level: object | None, process_var: object | None, data: object | None) -> None:

@@ -305,9 +305,9 @@ def _tuned(data: DataSet, first: int, last: int) -> Tuned:
         (
             0,
             40,
-            "40 of the 40 that this result covers, and the error in those is an in-sample one",
+            "20 of the 20 that this result scores, and the error in those is an in-sample one",
         ),
-        (40, 80, "on slots 40 to 79, none of which this result covers."),
+        (40, 80, "on slots 40 to 79, none of which this result scores."),
     ],
 )
 def test_tuning_on_the_span_reported_is_said(drawn: Drawn, first: int, last: int, told: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def test_the_file_goes_into_a_simulation(capsys: pytest.CaptureFixture[str], fol
     more = ["--servers", "4", "--density", "0.5", "--burn-in", "5", "--runs", "1"]
     words = ["simulate", "--scheme", "dpcrowd", "--data", "counts.csv", *more]
     assert main([*words, "--tuning", "t.toml"]) == 0
-    assert "30 of the 60 that this result covers, and the error in those is an in-sample one" in capsys.readouterr().out
+    assert "25 of the 55 that this result scores, and the error in those is an in-sample one" in capsys.readouterr().out
     assert main([*words, "--tuning", "t.toml", "--process-var", "3"]) == 2
     assert "a process variance was given, and t.toml has one, too" in capsys.readouterr().err
     assert (
@@ -140,6 +141,19 @@ def test_intervals_that_are_too_narrow_are_warned_of(capsys: pytest.CaptureFixtu
         patch.setattr(tune_module, "configure", lambda *given, **more: real(*given, process_var=0.01, **more))
         assert main(words) == 0
     assert "of the 95% intervals contain the truth" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_a_search_without_success_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that reads "0.1295 → 0.1295" leaves open whether the search has done anything."""
+    assert main(_words("--scheme", "dpcrowd", "--method", "likelihood")) == 0
+    assert "nothing better" not in capsys.readouterr().out
+    real = tune_module.evaluate
+    start: list[Any] = []
+    monkeypatch.setattr(tune_module, "evaluate", lambda config: start.append(real(config)) or start[-1])
+    search = tune_module.evolve
+    monkeypatch.setattr(tune_module, "evolve", lambda *given, **more: replace(search(*given, **more), scores=start[-1]))
+    assert main(_words("--scheme", "dpcrowd")) == 0
+    assert "nothing better was found" in capsys.readouterr().out
 
 
 def test_without_a_file_the_table_says_that_nothing_was_kept(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

@@ -101,17 +101,17 @@ def test_applying_replaces_model_and_tuning_and_says_so() -> None:
     assert FROM_WHOLE_SERIES not in applied.notes
     assert applied.notes[-1] == (
         "Q, theta, xi of all schemes are from flu.toml, tuned for dpcrowd by evolution at epsilon 0.1 on slots 0 to "
-        "19: 20 of the 40 that this result covers, and the error in those is an in-sample one."
+        "19: 20 of the 40 that this result scores, and the error in those is an in-sample one."
     )
 
 
 @pytest.mark.parametrize(
     ("span", "overlap", "text"),
     [
-        ((0, 40), 20, "20 of the 40 that this result covers"),
-        ((10, 30), 10, "10 of the 20 that this result covers"),
-        ((20, 40), 0, "on slots 0 to 19, none of which this result covers."),
-        ((0, 20), 20, "20 of the 20 that this result covers"),
+        ((0, 40), 20, "20 of the 40 that this result scores"),
+        ((10, 30), 10, "10 of the 20 that this result scores"),
+        ((20, 40), 0, "on slots 0 to 19, none of which this result scores."),
+        ((0, 20), 20, "20 of the 20 that this result scores"),
     ],
 )
 def test_the_overlap_is_counted_in_slots_of_the_whole_series(span: tuple[int, int], overlap: int, text: str) -> None:

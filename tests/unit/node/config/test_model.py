@@ -90,6 +90,20 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
         load_network(path)
 
 
+def test_a_model_without_times_is_warned_of(tmp_path: Path) -> None:
+    """A season of slots hangs on the epoch: everything may be off by half a day, and nobody would know why."""
+    path = write(tmp_path)
+    (warning,) = [text for text in load_network(path).warnings() if "the model" in text]
+    assert "the model has no slot length" in warning
+    model = tmp_path / "model.toml"
+    regions = load_network(path).regions
+    counts = np.random.default_rng(0).poisson(50, (40, len(regions)))
+    write_model(fit(counts_from_array(counts, regions=regions), source="a survey", season=4), model)
+    texts = [text for text in load_network(path).warnings() if "a season of 4 slots and no times" in text]
+    assert len(texts) == 1
+    assert "begin at the epoch, 20" in texts[0], "a date, not a number of nanoseconds"
+
+
 def test_a_revision_may_add_a_model(tmp_path: Path) -> None:
     """Whoever has run a network for a while can fit a model on its releases: that must not need a new network."""
     path = write(tmp_path)
