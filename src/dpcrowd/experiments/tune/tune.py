@@ -115,6 +115,11 @@ def tune(
     for name in ("horizon", "interval", "sampling", "keep_estimates"):
         if settings.get(name) is not None:
             raise BadInput(f"'{name}' cannot be set here: tuning is for adaptive sampling of a complete stream.")
+    if settings.get("model") is not None:
+        raise BadInput(
+            "'model' cannot be set here: sampling parameters are found without a process model, and the Q that is "
+            "written would be that of its deviations. Leave it out, and give the model to the simulation."
+        )
     if jobs is not None:
         whole_number("jobs", jobs, 1, None, "; leave it out for as many processes as are worth starting")
     if out is not None:
