@@ -58,6 +58,13 @@ TUNABLE: dict[str, tuple[str, ...]] = {
 """Schemes by name, and their parameters; the central filter's are those of a finite stream."""
 
 
+_FIXED = "tuning is for adaptive sampling of a complete stream."
+_WITH_MODEL = (
+    "sampling parameters are found without a process model, and the Q that is written would be that of its deviations. "
+    "Leave it out, and give the model to the simulation."
+)
+
+
 def tune(
     scheme: str,
     data: Data = "linear",
@@ -112,14 +119,9 @@ def tune(
         raise BadInput(
             "transition frequencies need counts, but maximum likelihood uses only noisy samples; choose one of them."
         )
-    for name in ("horizon", "interval", "sampling", "keep_estimates"):
+    for name in ("horizon", "interval", "sampling", "keep_estimates", "model"):
         if settings.get(name) is not None:
-            raise BadInput(f"'{name}' cannot be set here: tuning is for adaptive sampling of a complete stream.")
-    if settings.get("model") is not None:
-        raise BadInput(
-            "'model' cannot be set here: sampling parameters are found without a process model, and the Q that is "
-            "written would be that of its deviations. Leave it out, and give the model to the simulation."
-        )
+            raise BadInput(f"'{name}' cannot be set here: {_WITH_MODEL if name == 'model' else _FIXED}")
     if jobs is not None:
         whole_number("jobs", jobs, 1, None, "; leave it out for as many processes as are worth starting")
     if out is not None:
