@@ -21,7 +21,8 @@ COUNTS = ring_counts(LAG)
 AWAY, EMPTIED, LIAR = 2, 3, 4
 
 
-async def _run(files: dict[str, Path], folder: Path) -> None:
+async def _run(files: dict[str, Path], folder: Path) -> int:
+    """Let servers join; return how often one had to begin anew until both neighbours had answered in time."""
     running = [RingNode(path, number, COUNTS, vouched=True) for number, path in enumerate(files.values())]
     try:
         await running[0].released(LAG + 1)
@@ -44,7 +45,7 @@ async def _run(files: dict[str, Path], folder: Path) -> None:
             assert back <= joined.slot <= back + 2, "within two slots"
             assert status.joined_from == list(joined.sources) != []
             assert status.joined_slot == joined.slot
-        await _disagree(running, files, folder)
+        return await _disagree(running, files, folder)
     finally:
         for one in running:
             await one.end()
@@ -62,8 +63,12 @@ async def _compare(running: list[RingNode], first: int, last: int) -> None:
     assert same
 
 
-async def _disagree(running: list[RingNode], files: dict[str, Path], folder: Path) -> None:
-    """One of the two neighbours of a node with a new folder sends what is not true."""
+async def _disagree(running: list[RingNode], files: dict[str, Path], folder: Path) -> int:
+    """One of the two neighbours of a node with a new folder sends what is not true.
+
+    On a busy machine the link to it may come up after the other one has answered, whose word is then taken alone: the
+    node begins anew. Returns how often that was so.
+    """
     server: Any = running[LIAR].node.executor.machine.server
     honest = server.finalised_state
 
@@ -71,27 +76,33 @@ async def _disagree(running: list[RingNode], files: dict[str, Path], folder: Pat
         arrays = from_bytes(honest())
         return to_bytes(arrays | {name: np.asarray(arrays[name] + 1000.0) for name in ("base", "level")})
 
-    await running[EMPTIED].end()
-    shutil.rmtree(folder / f"data-{NAMES[EMPTIED]}")
     server.finalised_state = lie
-    running[EMPTIED] = RingNode(files[NAMES[EMPTIED]], EMPTIED, COUNTS)
-    await running[EMPTIED].released(running[0].last + 3)
+    again = 0
+    while True:
+        await running[EMPTIED].end()
+        shutil.rmtree(folder / f"data-{NAMES[EMPTIED]}")
+        running[EMPTIED] = RingNode(files[NAMES[EMPTIED]], EMPTIED, COUNTS)
+        await running[EMPTIED].released(running[0].last + 3)
+        if running[EMPTIED].joined is None or again == 2:
+            break
+        again += 1
     assert running[EMPTIED].joined is None
     status = await running[EMPTIED].node.network()
     assert status.join_disagreement == [NAMES[AWAY], NAMES[LIAR]]
+    return again
 
 
 def test_nodes_that_lost_the_past_join_over_zenoh(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Without a neighbour's state they would release estimates of their own for good, and nobody would know why."""
     caplog.set_level(logging.INFO)
     files = write_ring(tmp_path, LAG, observation="binomial")
-    asyncio.run(_run(files, tmp_path))
-    for number, lives in ((AWAY, 1), (EMPTIED, 2)):
+    again = asyncio.run(_run(files, tmp_path))
+    for number, lives in ((AWAY, 1), (EMPTIED, 2 + again)):
         replayed = replay(tmp_path / f"{NAMES[number]}.recording")
         assert replayed.difference is None, "a recording shows how a server has joined"
         assert replayed.lives == lives
     events = [getattr(record, "event", "") for record in caplog.records]
-    assert events.count("joined") == 2
+    assert events.count("joined") == 2 + again
     reports = [record.getMessage() for record in caplog.records if getattr(record, "event", "") == "join-disagreement"]
     assert 1 <= len(reports) <= 2, "it asks again after the lag"
     assert all(NAMES[LIAR] in report and NAMES[AWAY] in report for report in reports)
