@@ -15,6 +15,7 @@ from dpcrowd.schemes.base import Peers
 from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
+from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 from schemes_support import account_for, course_model, make_setting, watched_noise
 from schemes_support_transfer import CASES, CHANGED, OLD, Live, counts_of, run, saved
 
@@ -146,3 +147,19 @@ def test_past_refuses_to_run_without_a_model() -> None:
     """Without a model there is nothing that it could release."""
     with pytest.raises(BadInput, match="scheme 'past' releases what a process model expects, and none was given"):
         Past().start(make_setting(1, 2, None))
+
+
+@pytest.mark.parametrize("name", ["dpcrowd-w", "relay"])
+def test_a_state_with_fewer_beliefs_continues(name: str) -> None:
+    """A state that was saved before a belief was added would be refused after an update, and its estimates lost."""
+    one, other = server(name, learn=True), server(name, learn=True)
+    for slot in range(3):
+        one.observe(slot, [210, 11, 5])
+        one.hear()
+    arrays = from_bytes(one.save())
+    banks = [key for key in arrays if "bank." in key]
+    assert banks
+    other.restore(to_bytes(arrays | {key: arrays[key][..., :-1, :, :] for key in banks}))
+    release = absent(other, 3)
+    assert np.isfinite(release.estimate).all()
+    assert release.estimate == pytest.approx(absent(one, 3).estimate, rel=0.2)
