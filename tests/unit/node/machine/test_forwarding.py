@@ -11,7 +11,7 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.held_records import Key
 from dpcrowd.node.wire import Body
-from node_support import Network, body_of
+from node_support import Network, Node, body_of
 from node_support_records import COUNTS, FACTS, SLOTS, forward_of, records_of, run, signed
 from node_support_relay import facts_of, make_network
 
@@ -84,13 +84,19 @@ def test_nothing_is_forwarded_before_the_own_message() -> None:
     )
 
 
-def test_what_comes_after_the_deadline_goes_with_the_next_slot() -> None:
-    """Otherwise the moment of a message would tell how long check-ins took to be forgotten."""
+def after_a_late_record() -> tuple[Network, Node]:
+    """A network whose server-4 is silent, and server-1 after the deadline of slot 5, with a record of server-4."""
     network = make_network(FACTS)
     network.down.add(4)
     run(network, range(6))
     node = network.nodes[1]
     node.give(on.MessageArrived(node.view.ends(5) + 1, "server-0", forward_of(0, 5, [signed(4, 5)])))
+    return network, node
+
+
+def test_what_comes_after_the_deadline_goes_with_the_next_slot() -> None:
+    """Otherwise the moment of a message would tell how long check-ins took to be forgotten."""
+    network, node = after_a_late_record()
     assert node.forward_at is None
     assert Key(5, "server-4") in records_of(node).held.records
     network.slot(6, COUNTS[6])
@@ -104,11 +110,7 @@ def test_what_comes_after_the_deadline_goes_with_the_next_slot() -> None:
 
 def test_what_was_dropped_with_an_unpaid_sample_is_sent_after_all() -> None:
     """The disk fails at the payment, and all instructions after it are dropped, those that pass records on as well."""
-    network = make_network(FACTS)
-    network.down.add(4)
-    run(network, range(6))
-    node = network.nodes[1]
-    node.give(on.MessageArrived(node.view.ends(5) + 1, "server-0", forward_of(0, 5, [signed(4, 5)])))
+    network, node = after_a_late_record()
     slot = next(slot for slot in range(6, 9) if FACTS.due(slot, 1))
     run(network, range(6, slot))
     node.machine.records.forwarding.doubt_sent()  # type: ignore[union-attr]
@@ -123,11 +125,7 @@ def test_what_was_dropped_with_an_unpaid_sample_is_sent_after_all() -> None:
 
 def test_a_revision_without_a_server_passes_none_of_its_records_on() -> None:
     """A record that had come after the deadline would be missing when the next slot is passed on, and end the node."""
-    network = make_network(FACTS)
-    network.down.add(4)
-    run(network, range(6))
-    node = network.nodes[1]
-    node.give(on.MessageArrived(node.view.ends(5) + 1, "server-0", forward_of(0, 5, [signed(4, 5)])))
+    network, node = after_a_late_record()
     records, terms = records_of(node), node.view.records
     assert terms is not None
     assert records.forwarding.has_outgoing(["server-2"])
