@@ -125,7 +125,7 @@ def test_what_was_dropped_with_an_unpaid_sample_is_sent_after_all() -> None:
 
 def test_a_revision_without_a_server_passes_none_of_its_records_on() -> None:
     """A record that had come after the deadline would be missing when the next slot is passed on, and end the node."""
-    network, node = after_a_late_record()
+    _, node = after_a_late_record()
     records, terms = records_of(node), node.view.records
     assert terms is not None
     assert records.forwarding.has_outgoing(["server-2"])
