@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -53,6 +54,7 @@ _ARE = {
     **{"rescuedp": 1.0, "drescuedp": 0.6, "dpcrowd-w": 0.4, "dpegasus": 0.5, "dbd": 0.55, "dba": 0.56},
 }
 _ACE = {"fast": 100.0, "dpcrowd": 20.0, "dpcrowd-adaptive": 60.0, "rescuedp": 100.0, "dpcrowd-w": 30.0}
+_METRICS = ("are", "ace", "frequency", "packets_per_slot", "latency_ms", "mse", "claimed_mse")
 _VALLEY = {1: 0.5, 3: 0.2, 8: 0.3, 50: 0.8}
 
 
@@ -91,11 +93,19 @@ def turned_round(point: Point, label: str, metric: str) -> float:
     return 2 * value if metric == "claimed_mse" else value
 
 
+@cache
 def slow_start(label: str) -> Floats:
     """How the error over time comes down to its level: FAST and DFAST slowly, DPCrowd at once."""
     slots = np.arange(SLOTS)
     decay = 3.0 if label == "dpcrowd" else 20.0
     return np.asarray(1.0 + 4.0 * np.exp(-slots / decay) + 0.2 * (1 - slots / SLOTS))
+
+
+@cache
+def _scatter(point: Point, label: str, runs: int) -> dict[str, Floats]:
+    """By how many standard deviations the runs of each metric are off: the same in all worlds."""
+    rng = np.random.default_rng(zlib.crc32(repr((point, label)).encode()))
+    return {metric: rng.standard_normal(runs) for metric in _METRICS}
 
 
 @dataclass
@@ -122,15 +132,14 @@ class World(Results):
         return made
 
     def _record(self, point: Point, label: str) -> RunRecords:
-        rng = np.random.default_rng(zlib.crc32(repr((point, label)).encode()))
+        scatter = _scatter(point, label, self.runs)
 
         def values(metric: str) -> Floats:
-            scattered = self.mean(point, label, metric) * (1 + self.spread * rng.standard_normal(self.runs))
+            scattered = self.mean(point, label, metric) * (1 + self.spread * scatter[metric])
             change = self.changes.get((label, metric))
             return scattered if change is None else change(scattered)
 
-        metrics = ("are", "ace", "frequency", "packets_per_slot", "latency_ms", "mse", "claimed_mse")
-        known: dict[str, Any] = {metric: values(metric) for metric in metrics}
+        known: dict[str, Any] = {metric: values(metric) for metric in _METRICS}
         over_time = known["are"][:, None] * self.start(label)
         if self.mean is turned_round:
             over_time = known["are"][:, None] / self.start(label)

@@ -29,7 +29,9 @@ z^2 / (limit alpha V), if that is more.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -344,22 +346,25 @@ def _guard(
     """Return the factor of R, (pairs, d), at least 1; `recent` after this slot; and s, (N,)."""
     assert reference.prior is not None and reference.prior_var is not None and reference.recent is not None
     squared, mean = squared_residuals(rows, origins, table, variance, reference.prior, reference.prior_var)
-    trusted = np.ones(len(rows), dtype=np.bool_) if penalty is None else penalty == 1.0
+    trusted = np.arange(len(rows)) if penalty is None else np.flatnonzero(penalty == 1.0)
     recent = reference.recent.copy()
     scale = np.ones(len(recent))
     claims = table.noisy[origins].sum(axis=1) / table.mean_shares[origins]
-    for row in np.unique(rows):
-        here = (rows == row) & trusted
-        own = mean[here]
-        before = recent[row][~np.isnan(recent[row])]
-        pool = own if len(own) >= POOL else np.concatenate([before, own])[-POOL:]
-        pool = np.sort(pool)
-        if len(own) and len(pool) >= POOL:
-            scale[row] = max(pool[len(pool) // 4], 1.0)
-        elif len(own):
-            scale[row] = _vote(before, own, claims[here], reference.prior[row], reference.limit)
-        both = np.concatenate([recent[row], own])
-        recent[row] = both[len(both) - POOL :]
+    # Rows ascend. A receiver has a handful of records: lists are faster than small arrays.
+    receivers = rows[trusted]
+    begins = [*(np.flatnonzero(receivers[1:] != receivers[:-1]) + 1).tolist(), len(receivers)]
+    values = mean[trusted].tolist()
+    for begin, end in pairwise([0, *begins] if len(receivers) else []):
+        row, own = int(receivers[begin]), values[begin:end]
+        kept = recent[row].tolist()
+        before = [value for value in kept if not math.isnan(value)]
+        pool = own if len(own) >= POOL else [*before, *own][-POOL:]
+        if len(pool) >= POOL:
+            scale[row] = max(sorted(pool, key=_nan_last)[len(pool) // 4], 1.0)
+        elif any(value > reference.limit for value in own):
+            here = trusted[begin:end]
+            scale[row] = _vote(np.array(before), mean[here], claims[here], reference.prior[row], reference.limit)
+        recent[row] = [*kept, *own][-POOL:]
         if len(pool) < POOL and scale[row] > 1.0:  # the prior is outvoted and changes sides
             sides = np.where(recent[row] > reference.limit, 0.0, 2.0 * reference.limit)
             recent[row] = np.where(np.isnan(recent[row]), np.nan, sides)
@@ -367,6 +372,11 @@ def _guard(
     below = np.minimum(table.values(origins), 0.0)
     ratio = np.maximum(ratio, below * below / (reference.limit * table.var[origins][:, None]))
     return np.where(ratio > 1.0, ratio, 1.0), recent, scale
+
+
+def _nan_last(value: float) -> tuple[bool, float]:
+    """Return what orders numbers as NumPy does."""
+    return math.isnan(value), value
 
 
 def _vote(before: Floats, own: Floats, claims: Floats, prior: Floats, limit: float) -> float:

@@ -187,7 +187,7 @@ def pass_on(
         if len(linked):
             gathered = np.bitwise_or.reduceat(fresh[place][indices], starts[:-1][linked], axis=0)
             new[place_number, linked] = gathered & ~have[place][linked]
-        learned[place_number] = new[place_number].any(axis=1)
+    learned[:] = new.any(axis=2)
     packets += np.bincount(run, weights=sent > 0, minlength=len(packets)).astype(np.int64)
     records += np.bincount(run, weights=sent, minlength=len(records)).astype(np.int64)
     before[places] = fresh[places]

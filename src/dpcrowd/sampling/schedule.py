@@ -83,20 +83,23 @@ def _spread(indptr: bytes, indices: bytes, width: int) -> Ints:
 
 def _greedy_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], width: int, *, farthest: bool) -> Ints:
     servers = len(indptr) - 1
+    listeners = np.insert(indices, indptr[1:], np.arange(servers))  # a server's neighbours, and itself after them
+    ends = (indptr + np.arange(servers + 1)).tolist()
     circle = np.arange(width)
     phases = np.empty(servers, dtype=np.int64)
     voices = np.zeros((servers, width), dtype=np.int32)  # how many samples each server hears in each phase
     overall = np.zeros(width, dtype=np.int64)
     for server in range(servers):
-        listeners = np.append(indices[indptr[server] : indptr[server + 1]], server)
-        around = voices[listeners]
+        reached = listeners[ends[server] : ends[server + 1]]
+        around = voices[reached]
+        hearers = np.add.reduce(around > 0, axis=0, dtype=np.int64)
         last = circle
         if farthest:
-            apart = np.abs(circle[:, None] - np.flatnonzero(around.any(axis=0)))
-            last = -np.minimum(apart, width - apart).min(axis=1, initial=width)
-        phase = int(np.lexsort((last, overall, around.sum(axis=0), np.count_nonzero(around, axis=0)))[0])
+            apart = np.abs(circle[:, None] - hearers.nonzero()[0])
+            last = -np.minimum.reduce(np.minimum(apart, width - apart), axis=1, initial=width)
+        phase = int(np.lexsort((last, overall, np.add.reduce(around, axis=0), hearers))[0])
         phases[server] = phase
-        voices[listeners, phase] += 1
+        voices[reached, phase] += 1
         overall[phase] += 1
     return phases
 

@@ -179,9 +179,10 @@ def _deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     slots = min(facts.guarantee.length, MOST_SLOTS)
     by_samples = [_information(facts, number, slots) for number in samples]
     information = [np.stack(parts, axis=1) for parts in zip(*by_samples, strict=True)]
-    q, a2 = facts.process_var, np.square(facts.transition)
     full = information[-1]  # (slots, numbers of samples, receivers, regions)
     total = np.zeros(full.shape[1:])  # information on the slot
+    # An array operation on a few regions at a time would take most of the time: these have the shape of the others.
+    q, a2 = (total + constants for constants in (facts.process_var, np.square(facts.transition)))
     if facts.model.course is not None:  # known before the first record
         total = total + (1.0 - a2) / q
     filtered = np.empty_like(full)
@@ -189,7 +190,7 @@ def _deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     most = max(2, MOST_SLOTS_TO_STEADY // slots) if facts.guarantee.kind == "window" else 2
     with np.errstate(divide="ignore", invalid="ignore"):
         for number in range(most):
-            before, passed = total, _pass(total, full[:, moving], a2, q)
+            before, passed = total, _pass(total, full[:, moving], a2[: moving.size], q[: moving.size])
             filtered[:, moving], total = passed, passed[-1]
             if number == 0:
                 continue
@@ -207,13 +208,13 @@ def _deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
 
 
 def _pass(total: Floats, information: Floats, a2: Floats, q: Floats) -> Floats:
-    """Return Y after every slot of a pass, (slots, ...), that starts with `total`."""
-    filtered, room = np.empty_like(information), np.empty_like(total)
-    for slot, added in enumerate(information):
-        np.divide(a2, total, out=room)
-        np.add(room, q, out=room)
-        np.divide(1.0, room, out=room)
-        total = np.add(room, added, out=filtered[slot])
+    """Return Y after every slot of a pass, (slots, ...), that starts with `total`; a2 and q have its shape."""
+    filtered, room, one = np.empty_like(information), np.empty_like(total), np.ones_like(total)
+    for added, result in zip(information, filtered, strict=True):
+        np.divide(a2, total, room)
+        np.add(room, q, room)
+        np.divide(one, room, room)
+        total = np.add(room, added, result)
     return filtered
 
 

@@ -25,7 +25,7 @@ def ar(rng: np.random.Generator, slots: int, a: float, deviation: float) -> Any:
 def test_level_and_deviations() -> None:
     """A level, a and variance that are off would make every interval wrong."""
     rng = np.random.default_rng(1)
-    series = np.stack([500.0 + ar(rng, 1500, 0.8, 40.0), 80.0 + ar(rng, 1500, 0.2, 8.0)], axis=1)
+    series = np.stack([500.0 + ar(rng, 1000, 0.8, 40.0), 80.0 + ar(rng, 1000, 0.2, 8.0)], axis=1)
     fitted = fit_series(np.rint(series))
     estimate = fitted.estimate
     assert estimate.profile.level == pytest.approx([500, 80], rel=0.05)
@@ -49,7 +49,7 @@ def test_level_and_deviations() -> None:
 def test_the_season_is_chosen(season: str, factor: Any) -> None:
     """A season that is not there costs accuracy, and one that is missed costs more."""
     rng = np.random.default_rng(3)
-    hours = np.arange(24 * 7 * 8)
+    hours = np.arange(24 * 7 * 5)
     counts = rng.poisson(np.stack([30.0 * factor(hours), 6.0 * factor(hours)], axis=1))
     fitted = fit_series(counts.astype(float), None, HOURLY)
     assert fitted.season == season
@@ -63,7 +63,7 @@ def test_the_season_is_chosen(season: str, factor: Any) -> None:
 def test_a_crowd_that_grows_keeps_its_season() -> None:
     """The level of the last slots, and a shape from all of them: otherwise growth would hide the week."""
     rng = np.random.default_rng(4)
-    hours = np.arange(24 * 7 * 10)
+    hours = np.arange(24 * 7 * 6)
     shape = np.where(hours % 24 > 8, 1.4, 0.3)
     counts = rng.poisson(shape * (5.0 + 60.0 * hours / len(hours)))[:, None].astype(float)
     fitted = fit_series(counts, None, HOURLY)

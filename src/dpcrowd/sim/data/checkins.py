@@ -29,7 +29,7 @@ from dpcrowd.sim.data.dataset import DataSet, checked_slots, region_indexes
 from dpcrowd.sim.data.series import series_model
 from dpcrowd.sim.data.tables import Cell, Table, is_number
 
-__all__ = ["CheckIns", "checkins_from_table", "is_checkins", "iso_label", "read_times", "slot_length_us"]
+__all__ = ["CheckIns", "checkins_from_table", "is_checkins", "iso_labels", "read_times", "slot_length_us"]
 
 SECOND = 1_000_000
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -141,7 +141,7 @@ def checkins_from_table(
         tuning=Tuning(),
         notes=notes,
         change_var=change_var,
-        slot_labels=tuple(iso_label(origin + t * length) for t in range(used)),
+        slot_labels=iso_labels(origin + length * np.arange(used)),
         entry_slot=slot[winners],
         entry_user=user[winners],
         entry_region=region[winners],
@@ -219,12 +219,15 @@ def read_times(table: Table, column: int) -> Ints:
     return np.array([_micros(cell, table, row, column) for row, cell in enumerate(cells)], dtype=np.int64)
 
 
-def iso_label(micros: int) -> str:
-    """Return a label such as 2009-04-24 at midnight, else 2009-04-24T13:00:00Z."""
-    moment = EPOCH + timedelta(microseconds=micros)
-    if moment.time() == moment.min.time():
-        return moment.date().isoformat()
-    return moment.replace(tzinfo=None).isoformat() + "Z"
+def iso_labels(micros: Ints) -> tuple[str, ...]:
+    """Return labels such as 2009-04-24 at midnight, else 2009-04-24T13:00:00Z.
+
+    >>> iso_labels(np.array([0, 1_500_000, 3_600_000_000]))
+    ('1970-01-01', '1970-01-01T00:00:01.500000Z', '1970-01-01T01:00:00Z')
+    """
+    texts: list[str] = np.datetime_as_string(micros.astype("datetime64[us]")).tolist()
+    short = (text.removesuffix(".000000") for text in texts)
+    return tuple(text.removesuffix("T00:00:00") if text.endswith("T00:00:00") else f"{text}Z" for text in short)
 
 
 def _micros(cell: Cell, table: Table, row: int, column: int) -> int:

@@ -149,9 +149,10 @@ def test_a_figure_that_has_the_points_is_enough() -> None:
             return super().__getitem__(point)
 
     points = {figure.number: set(figure.points(plan)) for figure in FIGURES}
+    worlds = Seen(), Seen(mean=turned_round, seconds=10.0)
     for each in CLAIMS:
         asked: set[Point] = set()
-        for world in (Seen(), Seen(mean=turned_round, seconds=10.0)):
+        for world in worlds:
             judge(each, plan, world, timed(0.05))
         assert asked <= set().union(*(points[figure] for figure in each.figures)), each.name
         enough = {number for number, have in points.items() if asked <= have}

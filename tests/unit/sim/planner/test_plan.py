@@ -28,8 +28,8 @@ def small() -> NetworkPlan:
 @pytest.mark.parametrize("more", [{}, {"users": "roaming"}, {"graph": "ring"}, {"hops_per_slot": 3}], ids=str)
 def test_a_simulation_takes_what_a_plan_recommends(more: dict[str, Any]) -> None:
     """Two functions that decide the same thing would soon decide differently."""
-    linear = dpcrowd.load_data("linear", slots=60)
-    common = {"servers": 12, "density": 0.4, "horizon": 60, **more}
+    linear = dpcrowd.load_data("linear", slots=40)
+    common = {"servers": 8, "density": 0.4, "horizon": 40, **more}
     if "graph" in more:
         del common["density"]
     entrant = configure("relay", linear, **common).entrants[0]
@@ -43,11 +43,11 @@ def test_a_simulation_takes_what_a_plan_recommends(more: dict[str, Any]) -> None
 @pytest.mark.slow
 def test_traffic_is_that_of_a_simulation(reach: Any) -> None:
     """Operators order lines by these numbers."""
-    linear = dpcrowd.load_data("linear", slots=100)
-    common = {"servers": 12, "density": 0.3, "horizon": 100}
-    planned = plan(data=linear, samples=20, reach=reach, advice=False, epsilons=[1.0], **common)
-    assert planned.samples == 20
-    scheme = dpcrowd.Relay(samples=20, reach=reach)
+    linear = dpcrowd.load_data("linear", slots=60)
+    common = {"servers": 12, "density": 0.3, "horizon": 60}
+    planned = plan(data=linear, samples=12, reach=reach, advice=False, epsilons=[1.0], **common)
+    assert planned.samples == 12
+    scheme = dpcrowd.Relay(samples=12, reach=reach)
     record = dpcrowd.simulate({"relay": scheme}, linear, runs=4, jobs=1, **common)["relay"]
     assert planned.traffic.packets_per_slot == pytest.approx(record.packets_per_slot.mean(), rel=0.1)
     assert planned.traffic.bytes_per_slot == pytest.approx(record.bytes_per_slot.mean(), rel=0.1)

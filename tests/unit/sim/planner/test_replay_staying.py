@@ -46,7 +46,7 @@ def test_the_error_is_that_of_a_simulation(reach: Any, hops: Any) -> None:
     series = predict(request, reach, 5)
     steady = predict(PlanRequest(levels=_without_series(), hops_per_slot=hops, **NETWORK), reach, 5)
     result = dpcrowd.simulate(
-        "relay", crowd(), samples=5, reach=reach, hops_per_slot=hops, runs=12, jobs=1, keep_estimates=True, **NETWORK
+        "relay", crowd(), samples=5, reach=reach, hops_per_slot=hops, runs=6, jobs=1, keep_estimates=True, **NETWORK
     )["relay"]
     assert series.error == pytest.approx(result.are.mean(), rel=0.15)
     assert result.variances is not None

@@ -48,7 +48,7 @@ def test_the_shortest_slot_is_found() -> None:
 
 def test_a_shorter_slot_does_not_change_which_regions_count() -> None:
     """In a slot of a second no region has 1000 people; the goal is still about those that were meant."""
-    goal = parse_goal("60% in every region above 1000", LEVELS)
+    goal = parse_goal("40% in every region above 1000", LEVELS)
     solution = solve(request(epsilon=5.0), goal.reached, "slot", "all")
     assert solution is not None
     assert solution.value < 900
