@@ -20,8 +20,13 @@ from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.schemes.server import Server
 from schemes_support import CASES, SERVERS, WINDOW, Case, World, bits, make_server, make_setting, make_world, play
 
-# Central hears all servers in one place, so no single server can run it.
-SINGLE = [case for case in CASES if case.name != "central"]
+# Central hears all servers in one place, so no single server can run it. Roaming users change prices and accounts, as
+# they do with several regions and the sound ledger: the other cases with them take the same paths again.
+SINGLE = [
+    case
+    for case in CASES
+    if case.name != "central" and (case.users == "pinned" or (case.regions > 1 and case.accounting == "sound"))
+]
 SLOTS = 2 * WINDOW
 """Long enough for payments to come back, for intervals of adaptive sampling to change, and for groups to form anew."""
 Meddle = Callable[[int, list[Server]], None]
