@@ -100,7 +100,7 @@ def test_a_server_that_was_away_gets_what_it_has_missed() -> None:
     last = [node.published[-1] for node in network.nodes]
     assert len({bits(release.estimate) for release in last}) == 1
     assert len({bits(release.variance) for release in last}) == 1
-    first = {node.published[-12].slot: bits(node.published[-12].estimate) for node in network.nodes}
+    first = {node.published[12 - SLOTS].slot: bits(node.published[12 - SLOTS].estimate) for node in network.nodes}
     assert len(first) == 1, "in the first slot after its return it has everything"
 
 
