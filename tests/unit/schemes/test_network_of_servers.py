@@ -98,7 +98,14 @@ def test_what_one_server_released_is_its_own(monkeypatch: pytest.MonkeyPatch) ->
     assert (one.slot, one.nano, one.epsilon, bool(one.speaks)) == (7, 12_000_000_001, 12.000000001, False)
 
 
-@pytest.mark.parametrize("case", SINGLE, ids=str)
+def is_plain(case: Case) -> bool:
+    """Whether `make check` has a case: of each scheme the usual one with several regions, of relay each."""
+    return case == Case(case.name, regions=4) or case.name == "relay"
+
+
+@pytest.mark.parametrize(
+    "case", [case if is_plain(case) else pytest.param(case, marks=pytest.mark.slow) for case in SINGLE], ids=str
+)
 def test_servers_release_the_bits_of_the_batch(case: Case) -> None:
     """A sum in another order, another step size or another draw would make the simulator speak of another system."""
     one_graph = case == Case(case.name)  # in all other cases the links change from slot to slot
@@ -190,6 +197,7 @@ def test_restarts_between_and_within_slots_change_nothing(name: str, model: str)
     assert restarts > 20
 
 
+@pytest.mark.slow
 def test_learned_shares_keep_the_bits() -> None:
     """Servers that learn shares by themselves have to learn what the simulator's servers do, also after a restart."""
     world = make_world(2, regions=3, slots=30, changing=False)

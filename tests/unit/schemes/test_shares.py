@@ -16,7 +16,9 @@ from dpcrowd.schemes.nonprivate import NonPrivate
 SMALL = {"servers": 6, "density": 0.5, "runs": 3, "seed": 1}
 
 
-@pytest.mark.parametrize("scheme", ["sample", "bd", "ba", "pegasus", "rescuedp"])
+@pytest.mark.parametrize(
+    "scheme", ["sample", "ba", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bd", "pegasus", "rescuedp"))]
+)
 def test_an_old_count_belongs_to_the_share_of_its_own_slot(scheme: str) -> None:
     """Divided by today's share, a value that is kept would be wrong by the ratio of the two shares, up to twenty."""
     still, small = np.full(80, 50_000), SMALL | {"runs": 2}
