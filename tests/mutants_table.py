@@ -664,7 +664,7 @@ MUTANTS = (
     Mutant(
         "record-above-the-account-counts",
         "schemes/records.py",
-        "origins = np.flatnonzero(self.counting(last)[slot % self.lag])",
+        "origins = np.flatnonzero(self._counting(last)[slot % self.lag])",
         "origins = np.flatnonzero(self.held[slot % self.lag])",
         "Records that are kept only so that all servers decide alike have weight: who samples too often gains by it.",
         ("property/schemes/test_relay_account.py",),

@@ -99,8 +99,8 @@ class Disk:
     lost_until: int = -1  # slots that the operator has declared lost: never drawn again
 
     def copy(self) -> Disk:
-        """A backup, or a snapshot of the whole machine."""
-        return copy.deepcopy(self)
+        """A backup, or a snapshot of the complete machine; what is stored is never changed, only replaced."""
+        return Disk(**{name: copy.copy(value) for name, value in vars(self).items()})
 
 
 class Crashed(Exception):
@@ -152,11 +152,10 @@ class Node:
         self.counts: NDArray[np.int64] | None = None
         self.following: Revision | None = None
         self.earlier: tuple[NetworkView, ...] = ()
+        self._unspent = make().account
         self.machine = self._machine(vouched=True)
 
     def _machine(self, *, vouched: bool) -> Machine:
-        server = self.make()
-        self._unspent = server.account
         server = self.make_server(self.account())
         if self.disk.state is not None:
             server.restore(self.disk.state)
@@ -238,13 +237,14 @@ class Node:
             case do.StoreCounters(counters):
                 self._remember(counters)
             case do.Send(_, payload, _, leaves_ns):
-                for own in body_of(payload).records:
-                    assert self._is_paid(own.origin, body_of(payload).slot), "sent before it was paid for"
-                for relayed in body_of(payload).relayed:
+                body = body_of(payload)
+                for own in body.records:
+                    assert self._is_paid(own.origin, body.slot), "sent before it was paid for"
+                for relayed in body.relayed:
                     if relayed.origin == self.view.me:
                         assert self._is_paid(relayed.origin, relayed.slot), "sent before it was paid for"
                         assert (relayed.slot, self.view.names[self.view.me]) in self.disk.records
-                for number, (_, counter) in body_of(payload).heard.items():
+                for number, (_, counter) in body.heard.items():
                     assert self.disk.heard[self.view.names[number]][1] >= counter, "echoed before it was stored"
                 (self.outbox if leaves_ns is None else self.waiting).append(instruction)
             case do.ScheduleDeadline(slot, due_ns):

@@ -108,6 +108,19 @@ class _Noise(FreshNoise):
         return np.where(where, counts + self._rng.integers(-20, 20, counts.shape), 0.0)
 
 
+class _NotedNoise:
+    """The noise of one run, which notes in which slots it draws."""
+
+    private = False
+
+    def __init__(self, noise: _Noise, note: Callable[[int], None]) -> None:
+        self._noise, self._note = noise, note
+
+    def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
+        self._note(slot)
+        return self._noise.noisy(slot, counts, charge, sensitivity, where, read)
+
+
 class _Checked(MemoryTransport):
     """What leaves is looked at."""
 
@@ -125,7 +138,9 @@ class World:
 
     refused reasons for which anybody refused a message
     told    by server and slot: the record
-    spent   by server and slot: the true slot in which it was told first, and its price
+    drawn   by server and slot: the true slot in which it was drawn last; what a clock says is not what is true
+    spent   by server and slot of what was told: the true slot in which it was drawn, and its price. A record that was
+            stored and not sent may be told some slots later, which takes nothing from the budget of those slots
     writes  how often each server has written
     """
 
@@ -143,6 +158,7 @@ class World:
         self.faults: dict[str, Fault] = {}
         self.writes = dict.fromkeys(names, 0)
         self.told: dict[tuple[str, int], bytes] = {}
+        self.drawn: dict[str, dict[int, int]] = {name: {} for name in names}
         self.spent: dict[str, dict[int, tuple[int, int]]] = {name: {} for name in names}
         self.copies: dict[str, list[Path]] = {name: [] for name in names}
         self.valid_from, self._revision = 0, 1
@@ -194,7 +210,7 @@ class World:
                     found.current,
                     storage,
                     transport,
-                    self._noise[name],
+                    _NotedNoise(self._noise[name], lambda slot: self._note_draw(name, node_run, slot)),
                     clock,
                     before=found.before,
                     following=found.following,
@@ -348,6 +364,10 @@ class World:
 
     # ------------------------------------------------------------------------------------------------ what is true
 
+    def _note_draw(self, name: str, node_run: NodeRun, slot: int) -> None:
+        if not node_run.discarded:
+            self.drawn[name][slot] = self.slot
+
     def _look(self, name: str, node_run: NodeRun, payload: bytes) -> None:
         """A message leaves: it is paid for, what it echoes is on disk, and no slot was told otherwise before."""
         if node_run.discarded:
@@ -359,21 +379,21 @@ class World:
             assert sample is not None, "sent before it was paid for"
             said = record.info_vec + record.info_mat
             assert self.told.setdefault((name, body.slot), said) == said, f"two draws of {name}, slot {body.slot}"
-            self.spent[name].setdefault(body.slot, (self.slot, sample.nano))
+            self.spent[name].setdefault(body.slot, (self.drawn[name][body.slot], sample.nano))
         for relayed in body.relayed:
             if relayed.origin == machine.view.me:
                 sample = node_run.storage.ledger.sample(clock.opens(relayed.slot))
                 assert sample is not None, "sent before it was paid for"
                 said = relayed.values
                 assert self.told.setdefault((name, relayed.slot), said) == said, f"two draws of {name}"
-                self.spent[name].setdefault(relayed.slot, (self.slot, sample.nano))
+                self.spent[name].setdefault(relayed.slot, (self.drawn[name][relayed.slot], sample.nano))
         on_disk = node_run.storage.memory.remembered()
         for number, (_, counter) in body.heard.items():
             assert on_disk[machine.view.names[number]][1] >= counter, "echoed before it was stored"
         self.check()
 
     def check(self) -> None:
-        """In no window of time has anybody told more than was promised, by all runs together."""
+        """Of no window of time has anybody told more than was promised, by all runs together."""
         for name, spent in self.spent.items():
             for first, _ in spent.values():
                 within = sum(nano for at, nano in spent.values() if first <= at < first + WINDOW)
@@ -398,6 +418,8 @@ class World:
                 break
         for name in self.names:
             assert name in self.runs, f"{name} does not start"
+            if self.runs[name].task.done():  # it has ended by itself, most likely by what `_look` has found
+                self.runs[name].task.result()
             budget = await self.runs[name].live.budget()
             assert self._samples_after(slot, name), f"{name} never samples again: {budget.text}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -30,7 +32,7 @@ __all__ = [
     "tell",
 ]
 
-SLOTS = 24
+SLOTS = 18
 FACTS = facts_of()
 COUNTS = counts_of(FACTS, SLOTS)
 
@@ -91,10 +93,17 @@ def listening(*down: int) -> tuple[Network, Node]:
 
     down  servers that do not run; server 4 has sampled, unless it is one of them
     """
-    network = make_network(FACTS)
-    network.down |= set(down)
-    run(network, range(9))
+    network = deepcopy(_after_slot_8(frozenset(down)))
     return network, network.nodes[1]
+
+
+@cache
+def _after_slot_8(down: frozenset[int]) -> Network:
+    """Return a network after its first slots, to be copied: most tests begin with the same."""
+    network = make_network(FACTS)
+    network.down |= down
+    run(network, range(9))
+    return network
 
 
 def tell(node: Node, records: list[SignedRecord], proofs: list[Equivocation] | None = None, sender: int = 0) -> None:

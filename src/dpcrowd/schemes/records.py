@@ -85,6 +85,8 @@ class RecordMessages(Messages):
         return cls(np.ones(len(origin), dtype=np.bool_), origin, slot, nano, hops, noisy, groups)
 
     def check_values(self, sender: str) -> None:
+        if not len(self.origin):  # nothing to check: most often a server has no record of its own
+            return
         if not (np.abs(self.noisy) <= _LARGEST).all() or (self.noisy != np.floor(self.noisy)).any():
             raise BadInput(f"{sender} sent a record with values that are not integers of at most 2^53.")
         for name in ("origin", "slot", "nano", "hops"):
@@ -155,6 +157,9 @@ class Mailbox:
     unknown: Ints
     refused: Ints
     since: Ints
+
+    def __post_init__(self) -> None:
+        self._known: tuple[object, Bools] | None = None
 
     @classmethod
     def start(cls, number: int, servers: int, lag: int, samples: int, length: int) -> Mailbox:
@@ -289,6 +294,21 @@ class Mailbox:
         in slot s, and v = n s - k w, all of them count if no v is below the largest one before it, or below
         paid_until - w, by n or more.
         """
+        return self._counting(last).copy()
+
+    def _counting(self, last: int) -> Bools:
+        """Return `counting`, which is not to be changed; it is asked several times per slot, mostly for the same.
+
+        What it follows from is compared, since all of that is changed in place, and from outside, too.
+        """
+        content = (
+            last, int(self.since), self.held.tobytes(), self.void.tobytes(), self.paid_until.tobytes(),
+        )  # fmt: skip
+        if self._known is None or self._known[0] != content:
+            self._known = content, self._find_counting(last)
+        return self._known[1]
+
+    def _find_counting(self, last: int) -> Bools:
         slots = np.arange(max(int(self.since), last - self.lag + 1, 0), last + 1)
         places = slots % self.lag
         used = (self.held | self.void)[places]
@@ -318,7 +338,7 @@ class Mailbox:
         return above
 
     def _above_account(self, last: int) -> Bools:
-        return self.held & ~self.counting(last)
+        return self.held & ~self._counting(last)
 
     def holds(self, origin: int, slot: int, last: int) -> bool:
         """Whether it has a record; `last` is the slot for which it was opened last."""
@@ -330,5 +350,5 @@ class Mailbox:
 
     def holdings(self, slot: int, last: int) -> Holdings:
         """Return the records of a slot that count as `Spread.holdings` does, for one receiver."""
-        origins = np.flatnonzero(self.counting(last)[slot % self.lag]).astype(np.int64)
+        origins = np.flatnonzero(self._counting(last)[slot % self.lag]).astype(np.int64)
         return Holdings(np.array([0, len(origins)]), origins)

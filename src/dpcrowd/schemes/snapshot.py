@@ -44,8 +44,12 @@ def _pack_into(arrays: Arrays, value: Any, name: str) -> None:
             arrays[f"{name}.{key}"] = array
     elif is_dataclass(value):
         kind: Any = type(value)
-        for field in _saved_fields(kind):
-            _pack_into(arrays, getattr(value, field), f"{name}.{field}")
+        for field, path in _saved_fields(kind, name):
+            part = getattr(value, field)
+            if type(part) is np.ndarray:  # most are: a server saves its state twice per slot
+                arrays[path] = part
+            elif part is not None:
+                _pack_into(arrays, part, path)
     elif not isinstance(value, Scheme):
         raise TypeError(f"{name}: a state cannot hold {type(value).__name__}")
 
@@ -55,8 +59,9 @@ _WITH_ARRAYS = (Ledger, Held)
 
 
 @cache
-def _saved_fields(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind) if f.metadata.get("saved", True))
+def _saved_fields(kind: type[Any], name: str) -> tuple[tuple[str, str], ...]:
+    """Return the fields of a dataclass that are saved, with their dotted names."""
+    return tuple((f.name, f"{name}.{f.name}") for f in fields(kind) if f.metadata.get("saved", True))
 
 
 def unpack(kind: type[Any], arrays: Arrays, name: str) -> Any:

@@ -60,7 +60,7 @@ def chen(world: World, server: int, region: int, total: int, window: int, longes
 def test_pegasus(epsilon: float, window: int, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which slots are grouped, and so every median, depends on every draw, threshold and count."""
     monkeypatch.setattr(pegasus, "_LONGEST_GROUP", longest)
-    world = make_world(41, servers=3, regions=2, slots=150)
+    world = make_world(41, servers=3, regions=2, slots=100)
     total = round(epsilon * NANO)
     setting = Setting(3, ProcessModel.of(1.0, np.ones(2)), Guarantee.window(window, epsilon))
     releases = play(make_scheme("pegasus"), setting, world)

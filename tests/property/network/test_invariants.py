@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,6 +111,7 @@ def test_random_graphs_are_sound_and_runs_are_independent(
         assert np.array_equal(cut.latency_ms, part.latency_ms)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["small-world", "scale-free", "geometric"]), densities(), seeds)
 @settings(max_examples=examples(60))
 def test_fitted_topologies_are_sound_or_refused(name: str, kind: tuple[int, float], seed: int) -> None:

@@ -119,6 +119,7 @@ def test_bits_and_lists_are_the_sets_of_the_rules(
                 assert holdings(spread, past, engine) == has, (type(spread).__name__, engine, slot, past)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32 - 1), rounds=st.sampled_from([None, 1, 2]), reach=st.sampled_from([None, 1, 3]))
 @settings(max_examples=20, deadline=None)
 def test_runs_of_a_batch_do_not_hear_each_other(seed: int, rounds: int | None, reach: int | None) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,6 +121,7 @@ def play(lies: list[Lie]) -> tuple[Network, list[tuple[object, ...]]]:
     return network, sent
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(st.lists(any_lie, min_size=8, max_size=30))
 def test_honest_servers_release_the_same_bits_and_never_refuse_each_other(lies: list[Lie]) -> None:

@@ -122,6 +122,15 @@ INTAKE = frozenset(
     }
 )
 """Stories about what is taken and refused: until the counts are read, no part of a node knows its scheme."""
+AGAIN = frozenset(
+    {
+        *("the node stands still", "a clean restart after x alone", "an abrupt end after x alone"),
+        *("the clock is set ahead", "an abrupt end after x and others", "counts after a check-in of x"),
+    }
+)
+"""Stories in which a node that passes records on does nothing that it does not do in another one: in the first three it
+has no neighbour, as after a long absence; of the others, one with a jump by slots, an end in the exchange and counts
+that were made elsewhere stay."""
 
 
 # ----------------------------------------------------------------------------------------------------------- the tests
@@ -174,7 +183,7 @@ def test_nobody_can_tell_by_what_is_left_on_disk(place: Place, name: str) -> Non
     assert_none({kind: text for kind, text in place.result(STORIES[name]).items() if kind.startswith("file")})
 
 
-@pytest.mark.parametrize("name", [name for name in STORIES if name not in INTAKE])
+@pytest.mark.parametrize("name", [name for name in STORIES if name not in INTAKE | AGAIN])
 def test_nobody_can_tell_where_records_are_passed_on(relay_place: Place, name: str) -> None:
     """Records, what is forwarded, the state of all servers and the smoothed history are new places for x to show."""
     assert_none(relay_place.result(STORIES[name]))
@@ -309,27 +318,33 @@ def record_counts(patch: Patch) -> None:
 
 
 ALONE, OTHERS = STORIES["x comes alone"], STORIES["x comes with others"]
-LEAKS: tuple[tuple[Callable[[Patch], None], Story, str], ...] = (
-    (log_the_number_of_rows, OTHERS, "log"),
-    (log_that_somebody_came, ALONE, "log"),
-    (export_distinct_users, OTHERS, "answer to GET /metrics"),
-    (be_ready_once_somebody_came, ALONE, "answer to GET /readyz"),
-    (pad_messages_by_users, OTHERS, "message"),
-    (delay_messages_by_users, OTHERS, "message"),
-    (keep_a_file_of_rows, OTHERS, "file rows.bin"),
-    (record_counts, OTHERS, "recording"),
-    (throw_a_body_of_three_away, Story((slot((6.5, Body((ANN, ROW_OF_X, BOB)))),)), "counts"),
+LEAKS: tuple[tuple[Story, dict[Callable[[Patch], None], str]], ...] = (
+    (
+        OTHERS,
+        {
+            log_the_number_of_rows: "log",
+            export_distinct_users: "answer to GET /metrics",
+            keep_a_file_of_rows: "file rows.bin",
+            record_counts: "recording",
+        },
+    ),
+    (ALONE, {log_that_somebody_came: "log", be_ready_once_somebody_came: "answer to GET /readyz"}),
+    (OTHERS, {pad_messages_by_users: "message"}),
+    (OTHERS, {delay_messages_by_users: "message"}),
+    (Story((slot((6.5, Body((ANN, ROW_OF_X, BOB)))),)), {throw_a_body_of_three_away: "counts"}),
 )
+"""Leaks side by side show in one kind each, and none shows in the kind of another."""
 
 
-@pytest.mark.parametrize(("leak", "story", "kind"), LEAKS, ids=[leak.__name__ for leak, _, _ in LEAKS])
+@pytest.mark.parametrize(("story", "leaks"), LEAKS, ids=[",".join(one.__name__ for one in each) for _, each in LEAKS])
 def test_a_leak_is_noticed(
-    place: Place, monkeypatch: Patch, leak: Callable[[Patch], None], story: Story, kind: str
+    place: Place, monkeypatch: Patch, story: Story, leaks: dict[Callable[[Patch], None], str]
 ) -> None:
     """A comparison that overlooks something would pass everything above."""
-    assert kind not in place.result(story)
-    leak(monkeypatch)
-    assert kind in place.differences(story)
+    assert not place.result(story)
+    for leak in leaks:
+        leak(monkeypatch)
+    assert set(leaks.values()) <= set(place.differences(story))
 
 
 TWO_CLIENTS = Story((slot((6.5, Send((ONE, Body((ANN,)))))),))

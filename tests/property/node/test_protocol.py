@@ -25,6 +25,7 @@ from dpcrowd.node.release import SlotRelease
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
+from examples_support import examples
 from node_support import STORING, WRITING, Crashed, Disk, FreshNoise, Node, body_of, make_view
 from node_support_lone import beat
 from schemes_support import TUNING, make_setting
@@ -270,7 +271,7 @@ graphs = st.sampled_from([RING, LINE, FULL, HERMIT])
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graphs, st.booleans(), st.booleans(), st.booleans(), stories(FAULTS))
 def test_nobody_ever_pays_more_than_epsilon(
     links: dict[int, set[int]], vouched: bool, greedy: bool, waits: bool, slots: list[Any]
@@ -283,7 +284,7 @@ def test_nobody_ever_pays_more_than_epsilon(
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graphs, st.booleans(), stories(OLD_COPIES))
 def test_old_copies_never_make_a_slot_drawn_twice(links: dict[int, set[int]], waits: bool, slots: list[Any]) -> None:
     """With folders put back to old copies, and operators who confirm at any moment, rightly or not."""
@@ -291,7 +292,7 @@ def test_old_copies_never_make_a_slot_drawn_twice(links: dict[int, set[int]], wa
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.tuples(
@@ -342,7 +343,7 @@ def test_neighbours_that_heard_everything_expose_every_old_copy(lives: list[tupl
         assert most_in_a_window(story.spent[0]) <= EPSILON * 1e9
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.tuples(

@@ -137,6 +137,7 @@ def test_any_numbers_are_refused_or_finite(info_vec: bytes, info_mat: bytes, pri
     never_anything_else(encode(body(said, prior=prior), SIGN), fake_verify)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200))
 @given(
     st.lists(st.tuples(st.integers(0, 150), st.integers(1, 255)), max_size=3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(
     kind=st.sampled_from(["window", "finite"]),
@@ -82,6 +84,7 @@ payments = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200))
 @given(
     first=st.lists(payments, max_size=30),

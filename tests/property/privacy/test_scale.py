@@ -40,6 +40,7 @@ def test_the_exact_scale_is_the_quotient(charge: int, sensitivity: int) -> None:
     assert scales == [sensitivity / Fraction(charge, NANO)]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(charges, sensitivities)
 def test_opendp_never_charges_more_than_the_ledger(charge: int, sensitivity: int) -> None:
@@ -50,6 +51,7 @@ def test_opendp_never_charges_more_than_the_ledger(charge: int, sensitivity: int
     assert Fraction(sensitivity) / Fraction(scale) <= epsilon  # the exact loss of a discrete Laplace, without OpenDP
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(charges, sensitivities)
 def test_the_scale_is_not_needlessly_large(charge: int, sensitivity: int) -> None:

@@ -50,6 +50,7 @@ def charges_of(server: Server, slots: range, seed: int = 0, missed: float = 0.0)
     return spent
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(schedules(), st.sampled_from(["pinned", "roaming"]))
 def test_every_window_holds_exactly_n_samples(schedule: tuple[int, int, int], users: Users) -> None:
@@ -95,6 +96,7 @@ def test_whatever_is_missed_nothing_is_overspent(
     assert not receiver.refused.any()
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     schedules(),
@@ -151,6 +153,7 @@ def accepted(mailbox: Mailbox, slots: Any, network: Network, seed: int, lost: fl
     return number
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(schedules(), st.lists(st.integers(0, 12), max_size=12), st.integers(0, 10**6))
 def test_honest_records_are_never_refused(schedule: tuple[int, int, int], delays: list[int], seed: int) -> None:
@@ -170,6 +173,7 @@ def test_honest_records_are_never_refused(schedule: tuple[int, int, int], delays
     assert not mailbox.refused.any()
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(schedules(), st.integers(0, 10**6))
 def test_nobody_is_heard_more_than_n_times_per_window(schedule: tuple[int, int, int], seed: int) -> None:

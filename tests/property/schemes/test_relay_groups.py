@@ -78,11 +78,11 @@ def run_servers(network: Network) -> list[list[Any]]:
     [
         {},
         {"guard": False, "observation": "paper"},
-        {"learn": True},
-        {"turnover": 0.1},
+        pytest.param({"learn": True}, marks=pytest.mark.slow),
+        pytest.param({"turnover": 0.1}, marks=pytest.mark.slow),
         {"turnover": 0.1, "learn": True, "model": COURSE},
-        {"model": COURSE},
-        {"model": COURSE, "form": "matrix"},
+        pytest.param({"model": COURSE}, marks=pytest.mark.slow),
+        pytest.param({"model": COURSE, "form": "matrix"}, marks=pytest.mark.slow),
         {"options": {"groups": "auto", "reach": 1}},
     ],
     ids=lambda more: ",".join(more) or "walk",
@@ -121,6 +121,7 @@ def draw_groups(rng: np.random.Generator) -> Any:
     return groups if rng.random() < 0.8 else np.arange(REGIONS)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(30))
 @given(
     st.integers(0, 10**6),

@@ -94,6 +94,7 @@ def test_no_draw_of_the_node_and_no_chance(monkeypatch: pytest.MonkeyPatch) -> N
     assert forecast(network_of(FIRST_GUIDE), "c") == forecast(network_of(FIRST_GUIDE), "c")
 
 
+@pytest.mark.slow
 def test_the_largest_networks_take_no_longer() -> None:
     """A window of a million slots or a hundred thousand regions would hold up every start for hours."""
     long = changed(FIRST_GUIDE, "guarantee.length", 1_000_000)

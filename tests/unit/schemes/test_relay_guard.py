@@ -71,6 +71,7 @@ def test_without_a_guard_a_broken_record_counts_as_any_other() -> None:
     assert server.suspects() == []
 
 
+@pytest.mark.slow
 def test_broken_origins_are_named_when_their_slots_are_final_and_forgiven_slowly() -> None:
     """An operator has to know whose feed is broken; and a server that is repaired must count again some day."""
     network = make_network()

@@ -16,12 +16,14 @@ from dpcrowd.schemes.nonprivate import NonPrivate
 SMALL = {"servers": 6, "density": 0.5, "runs": 3, "seed": 1}
 
 
-@pytest.mark.parametrize("scheme", ["sample", "bd", "ba", "pegasus", "rescuedp"])
+@pytest.mark.parametrize(
+    "scheme", ["sample", "ba", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bd", "pegasus", "rescuedp"))]
+)
 def test_an_old_count_belongs_to_the_share_of_its_own_slot(scheme: str) -> None:
     """Divided by today's share, a value that is kept would be wrong by the ratio of the two shares, up to twenty."""
-    still = np.full(120, 50_000)
+    still, small = np.full(80, 50_000), SMALL | {"runs": 2}
     error = {
-        shares: simulate(scheme, still, window=20, process_var=100.0, shares=shares, **SMALL)[scheme].are.mean()
+        shares: simulate(scheme, still, window=20, process_var=100.0, shares=shares, **small)[scheme].are.mean()
         for shares in ("uniform", "per-slot")
     }
     assert error["per-slot"] < 4 * error["uniform"] + 0.01

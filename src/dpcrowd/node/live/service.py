@@ -264,6 +264,8 @@ class NodeService:
     def expiries(self) -> dict[str, int]:
         """Return when the certificates of neighbours expire, as they say, in seconds since 1970."""
         machine = self.executor.machine
+        if not machine.expires:
+            return {}
         now = machine.view.links(max(self.clock.slot_of(self._wall.now()), 0))
         near = {machine.view.names[number] for number in now}
         return {name: at for name, at in machine.expires.items() if name in near}

@@ -150,7 +150,7 @@ class Timekeeper:
         self._watch = ClockWatch(wall, slots.length_ns)
         self._sealing = self._opened = -1  # until it runs
         self._still_until = 0  # when nothing ran last, as far as it was noticed
-        self._woken = asyncio.Event()
+        self._sleeps: set[asyncio.Task[None]] = set()  # of those who wait for a time by the clock
 
     # -------------------------------------------------------------------------------------------------------- slots
 
@@ -193,14 +193,18 @@ class Timekeeper:
                     await asyncio.to_thread(self._presence.open, current, since)
                     self._opened, failed = current, False
                 if now >= due or now < due - 2 * self._presence.stamp_every_ns:  # the clock may have been set back
-                    await asyncio.to_thread(self._storage.check_files)
-                    await asyncio.to_thread(self._presence.stamp, now)
+                    await asyncio.to_thread(self._leave_sign_of_life, now)
                     due = now + self._presence.stamp_every_ns
             except StorageError:  # the node tells so when it cannot pay; tried again with the next sign of life
                 due, failed = now + self._presence.stamp_every_ns, True
                 await self.sleep_until(due)
                 continue
             await self.sleep_until(min(due, max(self._clock.opens(self._opened + 1), now)))
+
+    def _leave_sign_of_life(self, now_ns: int) -> None:
+        """Write that the node runs, unless its files are not those that it has opened."""
+        self._storage.check_files()
+        self._presence.stamp(now_ns)
 
     def begin_again(self, last: int) -> None:
         """Open and end slots after `last` again: the clock was ahead and has come back."""
@@ -256,16 +260,16 @@ class Timekeeper:
     async def sleep_until(self, at_ns: int) -> None:
         """Sleep until a time, or until that time may mean something else: the clock was set, or slots begin again."""
         sleep = asyncio.create_task(self._wall.sleep_until(at_ns))
-        woken = asyncio.create_task(self._woken.wait())
+        self._sleeps.add(sleep)
         try:
-            await asyncio.wait([sleep, woken], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([sleep])
         finally:
+            self._sleeps.discard(sleep)
             sleep.cancel()
-            woken.cancel()
 
     def _wake(self) -> None:
-        self._woken.set()
-        self._woken = asyncio.Event()  # for whoever sleeps from now on
+        for sleep in self._sleeps:
+            sleep.cancel()
 
 
 def _not_sampled(slot: int, kind: Unsampled, why: str) -> Unsampled:

@@ -24,12 +24,13 @@ class FileIdentity:
 
     def __init__(self, path: Path, handle: int | None = None) -> None:
         self.path = path
+        self._text = os.fspath(path)  # every writer checks: a path is converted once
         self._expected = _identity(os.stat(path) if handle is None else os.fstat(handle))
 
     def check(self) -> None:
         """Refuse a path that is missing or leads elsewhere; any other failure to look at it is an OSError."""
         try:
-            present = _identity(os.stat(self.path))
+            present = _identity(os.stat(self._text))
         except (FileNotFoundError, NotADirectoryError):
             raise put_back("missing", f"{self.path} was deleted or moved away while the node was running") from None
         if present != self._expected:

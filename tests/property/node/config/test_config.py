@@ -188,6 +188,7 @@ def _inline(plain: dict[str, Any]) -> str:
     return "".join(f"{quoted(key)} = {text(value)}\n" for key, value in plain.items())
 
 
+@pytest.mark.slow
 @some
 @given(st.text(max_size=80))
 def test_any_text_is_refused_in_one_line(text: str) -> None:

@@ -69,6 +69,7 @@ def test_refusals_of_bodies(kind: str, what: Any, cut: int | None) -> None:
     assert not any(chains)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["/v1/checkins", "/v1/counts"]),
@@ -122,6 +123,7 @@ def packed(kind: str, what: Any) -> bytes:
     return msgspec.msgpack.encode(what)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(st.sampled_from([JSON, LINES, MSGPACK]), st.lists(anything, max_size=6))
 def test_no_row_of_a_body_decides_about_another(kind: str, rows: list[Any]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -189,13 +190,24 @@ class SharedLedger:
                 assert across or sum(one.overlaps(span) for span in told.spans()) == 1
 
 
+@cache
+def empty_ledger() -> bytes:
+    """A database without payments: each example begins with a copy."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "dpcrowd.db"
+        with closing(Database(path)) as storage:
+            migrate(storage, LEDGER_STEPS, keep_copy=False)
+        return path.read_bytes()
+
+
 @contextmanager
 def shared_ledger(told: list[Network]) -> Iterator[SharedLedger]:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # No crash happens here: no waiting for the disk.
         patch.setattr(database, "_PRAGMAS", (*database._PRAGMAS, "synchronous = OFF"))
-        with closing(Database(Path(folder) / "dpcrowd.db")) as storage:
-            migrate(storage, LEDGER_STEPS, keep_copy=False)
+        path = Path(folder) / "dpcrowd.db"
+        path.write_bytes(empty_ledger())
+        with closing(Database(path)) as storage:
             yield SharedLedger(storage, told)
 
 

@@ -100,6 +100,7 @@ def test_a_number_that_is_not_given_is_computed_and_part_of_the_digest() -> None
     assert relay_of(network_of(relay_tables())).samples == computed
 
 
+@pytest.mark.slow
 def test_a_reach_that_is_not_given_is_what_plan_recommends() -> None:
     """In a large network records to every server cost many times the bytes; whoever finds another reach is refused."""
     plain = network_of(relay_tables(20))

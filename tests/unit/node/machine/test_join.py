@@ -167,6 +167,7 @@ def requests_of(network: Network) -> list[int]:
     return [body.slot for one in sent if (body := body_of(one.payload)).asks]
 
 
+@pytest.mark.slow
 def test_a_network_that_begins_late_has_nobody_to_ask() -> None:
     """All nodes start long after the epoch: they soon know that nobody has a state, and all begin from nothing.
 
@@ -193,6 +194,7 @@ def test_who_joins_a_network_that_has_begun_late_is_answered() -> None:
     assert_one_estimate(network, first + 9, first + 16, moved=True)
 
 
+@pytest.mark.slow
 def test_a_state_travels_through_servers_that_ask_themselves() -> None:
     """Four of five have lost everything: the farthest is two links away from the one that knows, and gets its state."""
     network = network_after(14)
@@ -211,6 +213,7 @@ def test_a_state_travels_through_servers_that_ask_themselves() -> None:
     assert_one_estimate(network, 19, 26)
 
 
+@pytest.mark.slow
 def test_whose_link_comes_up_inside_an_exchange_is_answered_after_it() -> None:
     """Records of the slot in exchange have opened a new slot: a state of the one before would lack some of them."""
     network = gone(since=9, until=20)
@@ -284,6 +287,7 @@ def test_a_process_that_stood_still_for_long_joins_while_it_runs() -> None:
     assert_one_estimate(network, 21, 28, moved=True)
 
 
+@pytest.mark.slow
 def test_a_server_that_was_cut_off_for_long_joins_when_a_link_is_back() -> None:
     """It has run all the time, but has none of the others' records, and nobody keeps them any more."""
     network = network_after(9)
@@ -352,6 +356,7 @@ def test_who_has_taken_no_state_asks_again_after_the_lag() -> None:
     assert_one_estimate(network, 25, 30)
 
 
+@pytest.mark.slow
 def test_states_that_contradict_each_other_are_asked_for_a_few_times() -> None:
     """A node that asked for ever would never answer anybody, and a liar would have it ask in every slot."""
     network = gone(since=9, until=15)
@@ -468,6 +473,7 @@ def test_a_state_of_more_people_than_there_are_is_refused() -> None:
     assert node.machine.server.joined is None
 
 
+@pytest.mark.slow
 def test_a_state_that_nobody_asked_for_is_not_used() -> None:
     """A neighbour must not be able to replace what a node knows."""
     network = network_after(20)

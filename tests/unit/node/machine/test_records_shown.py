@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,13 +31,23 @@ def play(network: Network, slots: range, counts: NDArray[np.int64] = COUNTS) -> 
     return network
 
 
+@cache
+def _played(slots: int) -> Network:
+    return play(make_network(FACTS, RING), range(slots))
+
+
+def played(slots: int) -> Network:
+    """A network of one's own after some slots; most tests begin with the same ones, which are run once and copied."""
+    return deepcopy(_played(slots))
+
+
 def stores(node: Node) -> list[do.StoreRelease]:
     return [one for one in node.told if isinstance(one, do.StoreRelease)]
 
 
 def test_every_record_is_counted_once_by_who_brought_it_and_whose_it_is() -> None:
     """If copies that come the other way round the ring counted as well, numbers of servers could not be compared."""
-    network = play(make_network(FACTS, RING), range(SLOTS))
+    network = played(SLOTS)
     made = {node.view.names[node.view.me]: len(node.disk.samples) for node in network.nodes}
     for node in network.nodes:
         records, me = records_of(node), node.view.name
@@ -55,7 +67,7 @@ def test_every_record_is_counted_once_by_who_brought_it_and_whose_it_is() -> Non
 
 def test_what_is_not_sent_to_a_neighbour_that_is_away_is_not_counted() -> None:
     """Otherwise a node would seem to forward records to a neighbour that was killed hours ago."""
-    network = play(make_network(FACTS, RING), range(8))
+    network = played(8)
     node, name = network.nodes[0], "server-1"
     node.give(on.NeighbourDown(node.view.ends(7), name))
     network.down = {1}
@@ -74,7 +86,7 @@ def test_what_is_not_sent_to_a_neighbour_that_is_away_is_not_counted() -> None:
 
 def test_heartbeats_are_those_that_a_simulation_predicts() -> None:
     """If heartbeats counted as data, a server would seem to sample all the time."""
-    network = play(make_network(FACTS, RING), range(SLOTS))
+    network = played(SLOTS)
     sent: Counter[str] = Counter()
     for node in network.nodes:
         for one in node.told:
@@ -148,7 +160,7 @@ def test_a_broken_origin_is_named_once_with_the_slot() -> None:
 
 def test_smoothed_slots_are_stored_with_every_release() -> None:
     """In the same transaction; all servers have all records here, so they store the same bits."""
-    network = play(make_network(FACTS, RING), range(SLOTS))
+    network = played(SLOTS)
     history: list[dict[int, bytes]] = []
     for node in network.nodes:
         mine: dict[int, bytes] = {}

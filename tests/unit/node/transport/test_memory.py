@@ -156,6 +156,7 @@ def test_a_killed_server_hears_nothing_and_cannot_be_opened_twice() -> None:
         net.send("a", b"", "b")
 
 
+@pytest.mark.slow
 def test_loss_and_duplication_come_as_often_as_asked() -> None:
     """4,000 draws: each count is within 6 standard deviations of its mean (false alarm below 1e-8)."""
     net = line(faults=Faults(loss=0.3, duplication=0.2))
