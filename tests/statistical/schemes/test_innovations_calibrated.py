@@ -34,9 +34,7 @@ def setting_of(name: str, number: int, claimed: float, form: Form, *, learn: boo
 
 
 @cache
-def run(
-    name: str, claimed: float, form: Form = "diagonal", *, learn: bool = False, slots: int = SLOTS
-) -> Calibration:
+def run(name: str, claimed: float, form: Form = "diagonal", *, learn: bool = False, slots: int = SLOTS) -> Calibration:
     """Three servers that hear one another; the crowd changes with variance 400, `claimed` is what the model says."""
     rng = np.random.default_rng(11)
     servers = []
