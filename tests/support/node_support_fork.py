@@ -1,8 +1,8 @@
 """Processes of `dpcrowd node run` that are forked from one process, which has loaded the code of a server before.
 
-A server needs half a second of processor time to load its libraries and next to nothing to run for a minute; tests start
-dozens. A forked server is a process like any other one: it has its own memory, files and signals and runs the same
-command. `tests/e2e/test_node_process.py` starts servers by the command itself.
+A server needs half a second of processor time to load its libraries and next to nothing to run for a minute; tests
+start dozens. A forked server is a process like any other one: it has its own memory, files and signals and runs the
+same command. `tests/e2e/test_node_process.py` starts servers by the command itself.
 
 `python node_support_fork.py` is the process that forks. It reads one JSON object per line, forks a server for each and
 writes one for every server that has started or ended. When its standard input is closed, it kills what still runs.

@@ -6,8 +6,6 @@ import asyncio
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +32,7 @@ from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 from node_support_api import FakeService, app_of
+from node_support_fork import ForkedServer
 from ports_support import free_ports
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -150,14 +149,12 @@ class Network:
 
     configs: dict[str, Path]
     addresses: dict[str, str]
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: dict[str, ForkedServer] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
         """Start a node; return when it answers."""
         config = self.configs[name]
-        command = [sys.executable, "-m", "dpcrowd.demo.child", str(config)]
-        with config.with_suffix(".log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+        self.processes[name] = ForkedServer(str(config), config.with_suffix(".log"), os.environ)
         end = time.monotonic() + 60
         while True:
             try:
@@ -172,8 +169,6 @@ class Network:
         process = self.processes.pop(name)
         process.kill()
         process.wait()
-        assert process.stdin is not None
-        process.stdin.close()
 
 
 @contextmanager
