@@ -19,13 +19,16 @@ from sim_support import tiny_words
 pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is not installed (the extra dask)")
 
 
-def test_two_workers_give_the_same_bits_and_a_killed_one_costs_time_only(tmp_path: Path) -> None:
-    """Results that depend on the workers, or that vanish with one, would make a cluster useless for a paper."""
+def test_a_killed_worker_costs_time_only(tmp_path: Path) -> None:
+    """Results that vanish with a worker would make a cluster useless for a night."""
     check_started(run_script("started", "dask", str(tmp_path)))
 
 
-def test_a_running_cluster_of_one_worker() -> None:
-    """joblib alone would work in the caller's process, and wait for ever for a task that kills its workers."""
+def test_a_running_cluster_of_one_worker_gives_the_same_bits() -> None:
+    """Results that depend on the workers would make a cluster useless for a paper.
+
+    joblib alone would work in the caller's process, and wait for ever for a task that kills its workers.
+    """
     # What a cluster that runs already logs of itself is its own matter, and a restarted worker says that it is back.
     # It gives up a task that has killed two workers, not four: each of them takes a second to start.
     environment = {"DASK_LOGGING__DISTRIBUTED": "error", "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}

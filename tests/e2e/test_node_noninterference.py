@@ -123,19 +123,18 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
                 world.trial.stop()
                 shutil.rmtree(world.trial.config(NAME).data)
 
-        def some_come() -> None:
-            with_x.tell("/v1/checkins", [X])
+        def x_comes_often_and_others_come() -> None:
+            with_x.tell("/v1/checkins", [X] * 20_000)
             for world in both:
                 world.answers = [world.tell(path, content, known=known) for path, content, known in OTHERS]
 
-        def x_comes_often() -> None:
-            with_x.tell("/v1/checkins", [X] * 20_000)
+        def wait_for_release(slot: int) -> None:
+            until(lambda: all(world.trial.released(NAME) >= slot for world in both), f"both have released slot {slot}")
 
-        def look() -> None:
+        def look_and_end_abruptly() -> None:
+            wait_for_release(with_x.trial.slot(NAME) - 1)
             for world in both:
                 world.look()
-
-        def end_abruptly() -> None:
             with_x.tell("/v1/checkins", [X])
             for world in both:
                 world.trial.kill()
@@ -143,11 +142,9 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
             start()
 
         in_one_slot(start, start_anew)
-        in_one_slot(some_come)
-        in_one_slot(x_comes_often)
-        in_one_slot(look)
-        killed = in_one_slot(end_abruptly)
-        until(lambda: time.time() > killed + 3.5 * SLOT, "two more slots are over and sealed")
+        in_one_slot(x_comes_often_and_others_come)
+        killed = in_one_slot(look_and_end_abruptly)
+        wait_for_release(with_x.trial.slot(NAME) + 2)
         for world in both:
             world.stop()
             paid = {entry.opens_ns for entry in world.trial.ledger(NAME)}

@@ -23,11 +23,11 @@ RESTARTS = 3
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Iterator[Trial]:
-    """Three servers, linked with each other, with slots of four seconds, of which three may be missed."""
-    with trial_of(tmp_path, 3, "--slot", "4s") as made:
+    """Three servers, linked with each other, with slots of three seconds, of which two may be missed."""
+    with trial_of(tmp_path, 3, "--slot", "3s") as made:
         for file in made.files.values():
             text = Path(file).read_text(encoding="utf-8")
-            Path(file).write_text(f'{text}\n[ingest]\nmax_downtime = "3s"\n', encoding="utf-8")
+            Path(file).write_text(f'{text}\n[ingest]\nmax_downtime = "2s"\n', encoding="utf-8")
         change(made.network, ("length = 100", "length = 1000"))  # a window that is not over so soon
         yield made
 

@@ -146,7 +146,7 @@ def test_a_number_explains_itself_and_leads_to_the_documentation(relay: Opened) 
 
 def test_a_thousand_regions(browser: Any) -> None:
     """Every region has its tile, and each can be drawn with its complete past."""
-    crowd = Crowd(1_000, 3_000)
+    crowd = Crowd(1_000, 1_500)
     with served(crowd) as (address, call):
         opened = Opened(browser, address)
         opened.wait_for("document.querySelectorAll('.tile').length === 1000")
@@ -230,17 +230,19 @@ def test_zoom_pan_and_several_regions(browser: Any) -> None:
 
 
 def test_memory_does_not_grow(browser: Any) -> None:
-    """An operator leaves the page open for days: 900 slots, as fast as they come, need no more memory than 300."""
+    """An operator leaves the page open for days: 600 slots, as fast as they come, need no more memory than 300."""
     crowd = Crowd(50, 200)
     with served(crowd) as (address, call):
         opened = Opened(browser, address)
         opened.wait_for("document.querySelectorAll('.tile').length === 50")
         opened.wait_for("document.querySelector('.live').dataset.connection === 'live'")
         session = opened.page.context.new_cdp_session(opened.page)
+        session.send("Performance.enable")
 
         def used() -> tuple[int, int]:
-            session.send("HeapProfiler.collectGarbage")
-            session.send("Performance.enable")
+            for _ in range(2):  # what a removed element held is free only after it
+                session.send("HeapProfiler.collectGarbage")
+                opened.page.wait_for_timeout(100)
             metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
             return int(metrics["JSHeapUsedSize"]), int(metrics["Nodes"])
 
@@ -255,10 +257,10 @@ def test_memory_does_not_grow(browser: Any) -> None:
 
         publish(300)
         before, nodes_before = used()
-        publish(600)
+        publish(300)
         after, nodes_after = used()
-        assert after - before < 1_200_000
-        assert nodes_after < nodes_before + 200
+        assert after - before < 800_000
+        assert nodes_after < nodes_before + 100
         assert opened.complaints == []
         opened.close()
 

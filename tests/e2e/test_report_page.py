@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import http.server
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +19,10 @@ from dpcrowd.experiments.figures import FIGURES, Panel
 from dpcrowd.experiments.relay_table import Cell, Ratio, RelayTable, Row
 from dpcrowd.experiments.report import Facts, write_report
 from experiments_support import curve_with, tiny_plan
+from page_support import Opened, browser
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+__all__ = ["browser"]
+
 WIDTHS = {"phone": 390, "desk": 1280}
 LONG = "Multi-Flu,ε=0.1,DPCrowd+/DPCrowd_w/DPeGaSus/DBD/DBA/DRescueDP/RescueDP/Uniform/Sample/central"
 
@@ -69,39 +70,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-quic"])
-        yield opened
-        opened.close()
-
-
-class _Opened:
-    """A page, and what it asked for and complained about."""
-
-    def __init__(self, browser: Any, address: str, width: int, **more: Any) -> None:
-        self.asked: list[str] = []
-        self.complaints: list[str] = []
-        self.page = browser.new_page(viewport={"width": width, "height": 844}, **more)
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(address)
-
-
 @pytest.fixture(params=WIDTHS, scope="module")
-def opened(request: pytest.FixtureRequest, browser: Any, folder: Path) -> Iterator[_Opened]:
-    seen = _Opened(browser, (folder / "index.html").as_uri(), WIDTHS[request.param])
+def opened(request: pytest.FixtureRequest, browser: Any, folder: Path) -> Iterator[Opened]:
+    seen = Opened(browser, (folder / "index.html").as_uri(), width=WIDTHS[request.param])
     yield seen
-    seen.page.close()
+    seen.close()
 
 
-def test_nothing_is_wider_than_the_screen(opened: _Opened) -> None:
+def test_nothing_is_wider_than_the_screen(opened: Opened) -> None:
     """A page that has to be pushed sideways cannot be read on a phone; details are opened, and tables scroll alone."""
     opened.page.evaluate(
         """window.folded = [...document.querySelectorAll('details:not([open])')];
@@ -119,13 +95,13 @@ def test_nothing_is_wider_than_the_screen(opened: _Opened) -> None:
     opened.page.evaluate("folded.forEach(one => { one.open = false })")  # other tests read the same page
 
 
-def test_no_request_leaves_the_page(opened: _Opened) -> None:
+def test_no_request_leaves_the_page(opened: Opened) -> None:
     """It would tell somebody who reads it, and fail without a network."""
-    assert [address for address in opened.asked if not address.startswith(("data:", opened.page.url))] == []
+    assert [address for address in opened.requests if not address.startswith(("data:", opened.page.url))] == []
     assert opened.complaints == []
 
 
-def test_every_panel_is_seen_and_large_enough_to_read(opened: _Opened) -> None:
+def test_every_panel_is_seen_and_large_enough_to_read(opened: Opened) -> None:
     """Text in a drawing shrinks with it: below some size it is there and cannot be read."""
     boxes = opened.page.evaluate(
         "[...document.querySelectorAll('.panels svg')].map(one => one.getBoundingClientRect().toJSON())"
@@ -141,7 +117,7 @@ def test_every_panel_is_seen_and_large_enough_to_read(opened: _Opened) -> None:
     assert min(heights) > 7
 
 
-def test_text_in_drawings_stays_inside(opened: _Opened) -> None:
+def test_text_in_drawings_stays_inside(opened: Opened) -> None:
     """A legend that is wider than its panel is cut off at the edge, and nobody sees what is missing."""
     cut = opened.page.evaluate(
         """[...document.querySelectorAll('.card svg text')].filter(one => {
@@ -152,7 +128,7 @@ def test_text_in_drawings_stays_inside(opened: _Opened) -> None:
     assert cut == []
 
 
-def test_failing_claims_show_their_reason_at_once(opened: _Opened) -> None:
+def test_failing_claims_show_their_reason_at_once(opened: Opened) -> None:
     """The reason for a failure is not behind a click; that of a success may be."""
     assert opened.page.locator("text=Likely: none.").is_visible()
 
@@ -160,7 +136,7 @@ def test_failing_claims_show_their_reason_at_once(opened: _Opened) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast_is_enough(browser: Any, folder: Path, scheme: str) -> None:
     """Grey on grey is invisible to many; 4.5 to 1 is what WCAG asks of text (AA)."""
-    seen = _Opened(browser, (folder / "index.html").as_uri(), 390, color_scheme=scheme)
+    seen = Opened(browser, (folder / "index.html").as_uri(), width=390, color_scheme=scheme)
     worst = seen.page.evaluate(
         """(() => {
           const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
@@ -183,13 +159,13 @@ def test_contrast_is_enough(browser: Any, folder: Path, scheme: str) -> None:
           }).sort((a, b) => a[0] - b[0])[0];
         })()"""
     )
-    seen.page.close()
+    seen.close()
     assert worst[0] >= 4.5, worst
 
 
 def test_prints_to_paper_with_everything_open(browser: Any, folder: Path, tmp_path: Path) -> None:
     """What is folded on the screen cannot be unfolded on paper."""
-    seen = _Opened(browser, (folder / "index.html").as_uri(), 1280)
+    seen = Opened(browser, (folder / "index.html").as_uri())
     seen.page.pdf(path=str(tmp_path / "report.pdf"), format="A4")
     paper = (tmp_path / "report.pdf").read_bytes()
     assert paper.startswith(b"%PDF")
@@ -199,7 +175,7 @@ def test_prints_to_paper_with_everything_open(browser: Any, folder: Path, tmp_pa
     assert not seen.page.evaluate(visible)
     seen.page.emulate_media(media="print")
     assert seen.page.evaluate(visible)
-    seen.page.close()
+    seen.close()
 
 
 def test_page_works_behind_a_web_server_too(browser: Any, folder: Path) -> None:
@@ -207,10 +183,10 @@ def test_page_works_behind_a_web_server_too(browser: Any, folder: Path) -> None:
     handler = functools.partial(_Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        seen = _Opened(browser, f"http://127.0.0.1:{server.server_port}/index.html", 390)
-        seen.page.close()
+        seen = Opened(browser, f"http://127.0.0.1:{server.server_port}/index.html", width=390)
+        seen.close()
         server.shutdown()
-    assert [address for address in seen.asked if not address.startswith("data:")] == [seen.asked[0]]
+    assert [address for address in seen.requests if not address.startswith("data:")] == [seen.requests[0]]
     assert seen.complaints == []
 
 

@@ -21,6 +21,7 @@ from dpcrowd.cli.main import main
 from dpcrowd.node.config import NodeConfig, load_pair
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.payments import Payment
+from node_support_fork import ForkedServer
 from ports_support import ports_in_a_row
 
 __all__ = ["LONG", "Answer", "Trial", "change", "feeding", "trial_of", "until"]
@@ -45,7 +46,13 @@ class Answer:
 
 
 class Trial:
-    """Servers of one network as processes."""
+    """Servers of one network as processes.
+
+    They are forked from a process that has loaded their code (`node_support_fork`), or are processes of the command
+    itself if `forked` is false.
+    """
+
+    forked = True
 
     def __init__(self, folder: Path, made: dict[str, Any]) -> None:
         self.folder = folder
@@ -53,19 +60,21 @@ class Trial:
         self.files = {one["server"]: one["node"] for one in made["servers"]}
         self.apis = {one["server"]: one["api"] for one in made["servers"]}
         self.tokens = {one["server"]: one["tokens"] for one in made["servers"]}
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes] | ForkedServer] = {}
         self.tls: ssl.SSLContext | None = None  # for servers with HTTPS
         self.readers: dict[str, str] = {}  # tokens to read with, of servers where reading is not open
 
-    def start(self, *names: str, **environment: str) -> subprocess.Popen[bytes]:
-        """Servers by name, or all; the last one."""
+    def start(self, *names: str, **environment: str) -> subprocess.Popen[bytes] | ForkedServer:
+        """Start servers by name, or all; return the last one."""
+        everything = {**os.environ, **environment}
         for name in names or self.files:
-            with (self.folder / f"{name}.log").open("ab") as log:
-                self.processes[name] = subprocess.Popen(
-                    [sys.executable, "-m", "dpcrowd.cli.main", "node", "run", self.files[name]],
-                    stderr=log,
-                    env={**os.environ, **environment},
-                )
+            file, path = self.files[name], self.folder / f"{name}.log"
+            if self.forked:
+                self.processes[name] = ForkedServer(file, path, everything)
+                continue
+            command = [sys.executable, "-m", "dpcrowd.cli.main", "node", "run", file]
+            with path.open("ab") as log:
+                self.processes[name] = subprocess.Popen(command, stderr=log, env=everything)
         return self.processes[name]
 
     def stop(self, *names: str) -> None:

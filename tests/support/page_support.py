@@ -6,8 +6,6 @@ import asyncio
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +32,7 @@ from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 from node_support_api import FakeService, app_of
+from node_support_fork import ForkedServer
 from ports_support import free_ports
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -73,20 +72,43 @@ WIDE = """[...document.querySelectorAll('body *')]
 """Elements that are wider than the screen, or cut off at its edge, except in boxes that scroll."""
 
 
+_IDLE: dict[tuple[Any, bool], list[Any]] = {}
+"""Tabs that tests have closed, by browser and by whether scripts of a test may run in them."""
+
+
 class Opened:
-    """A page, the addresses that it asked for, and what it complained about."""
+    """A page, the addresses that it asked for, and what it complained about.
 
-    def __init__(self, browser: Any, address: str, *, width: int = 1280, height: int = 900, **more: Any) -> None:
-        self.address, self.requests, self.complaints = address, [], []
-        self.page = browser.new_page(viewport={"width": width, "height": height}, **more)
+    A tab that a test has closed is used again: a new one starts four processes, which takes longer than most pages.
+    Servers of tests have ports of their own, so that nothing that a page stores is found by the next one.
+    """
+
+    def __init__(
+        self,
+        browser: Any,
+        address: str,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        color_scheme: str = "light",
+        bypass_csp: bool = False,
+    ) -> None:
+        self.address = address
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self._idle = _IDLE.setdefault((browser, bypass_csp), [])
+        self.page = self._idle.pop() if self._idle else browser.new_page(bypass_csp=bypass_csp)
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.emulate_media(color_scheme=color_scheme)
         self.page.set_default_timeout(30_000)
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self._listeners: dict[str, Callable[[Any], None]] = {
+            "request": lambda request: self.requests.append(request.url),
+            "console": lambda message: self.complaints.append(message.text),
+            "pageerror": lambda error: self.complaints.append(str(error)),
+        }
+        for event, listener in self._listeners.items():
+            self.page.on(event, listener)
         self.page.goto(address)
-
-    requests: list[str]
-    complaints: list[str]
 
     @property
     def outside(self) -> list[str]:
@@ -110,7 +132,12 @@ class Opened:
             self.page.screenshot(path=str(Path(SHOTS) / f"{name}.png"), full_page=True)
 
     def close(self) -> None:
-        self.page.close()
+        """Leave the page; a test that fails does not get here, and its tab is not used again."""
+        for event, listener in self._listeners.items():
+            self.page.remove_listener(event, listener)
+        self.page.emulate_media(media="null")
+        self.page.goto("about:blank")
+        self._idle.append(self.page)
 
 
 # ------------------------------------------------------------------------------------------------ real processes
@@ -122,14 +149,12 @@ class Network:
 
     configs: dict[str, Path]
     addresses: dict[str, str]
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: dict[str, ForkedServer] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
         """Start a node; return when it answers."""
         config = self.configs[name]
-        command = [sys.executable, "-m", "dpcrowd.demo.child", str(config)]
-        with config.with_suffix(".log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+        self.processes[name] = ForkedServer(str(config), config.with_suffix(".log"), os.environ)
         end = time.monotonic() + 60
         while True:
             try:
@@ -144,8 +169,6 @@ class Network:
         process = self.processes.pop(name)
         process.kill()
         process.wait()
-        assert process.stdin is not None
-        process.stdin.close()
 
 
 @contextmanager

@@ -52,5 +52,6 @@ class MovingMedian(dpcrowd.DirectScheme):
         reading = dpcrowd.perturb_counts(state.ledger, plan, counts, noise, sensitivity)  # pays, then draws
         estimate = reading.noisy / plan.shares
         state.latest = np.concatenate([state.latest[:, :, 1:], estimate[:, :, None]], axis=2)
-        state.last = np.nanmedian(state.latest, axis=2)  # already divided by the share, so `last_share` stays 1
+        seen = ~np.isnan(state.latest[0, 0])
+        state.last = np.median(state.latest[:, :, seen], axis=2)  # already divided by the share: `last_share` stays 1
         return reading

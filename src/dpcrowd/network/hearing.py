@@ -38,6 +38,7 @@ class Hearing:
     graph     for records that travel: the links of this slot
     same_links  whether these are the links of the slot before
     mutual    whether row i of `matrix` also says who hears server i: links work both ways
+    inbox     whether one server hears all messages; then there is no matrix
     """
 
     matrix: Any = None
@@ -48,9 +49,12 @@ class Hearing:
     mutual: bool = False
     graph: Graph | None = None
     same_links: bool = False
+    inbox: bool = False
 
     def sums(self, table: Floats) -> Floats:
         """Return for each server the sum of the rows of `table` that it hears, in ascending order of the senders."""
+        if self.inbox:
+            return _sum_in_order(table)
         if self.matrix is None:
             return table
         sums = neighbour_sums(self.matrix, table, self.engine)
@@ -73,16 +77,20 @@ def central_hearing(runs: int, servers: int, one_hop: Hearing | None = None) -> 
     return Hearing(membership, labels, 0.0, "numpy", one_hop)
 
 
-def inbox_hearing(messages: int, gain: float) -> Hearing:
-    """Return the hearing of one live server with `messages` messages, its own included, in order of their senders."""
-    return Hearing(_row_of_ones(messages), None, gain)
+def inbox_hearing(gain: float) -> Hearing:
+    """Return the hearing of one live server, which adds up its inbox: its own message and those of others."""
+    return Hearing(gain=gain, inbox=True)
 
 
-@lru_cache(64)  # a server hears as many neighbours in one slot as in the next
-def _row_of_ones(columns: int) -> Any:
-    from scipy.sparse import csr_matrix
+def _sum_in_order(table: Floats) -> Floats:
+    """Return the sum of all rows as a table of one row, with the bits of `neighbour_sums`: from 0.0, row after row.
 
-    return csr_matrix(np.ones((1, columns)))
+    A sparse row of ones would do the same, but a live server would import SciPy for it, in its first slot.
+    """
+    sums = np.zeros((1, *table.shape[1:]))
+    for row in table:
+        sums[0] += row
+    return sums
 
 
 @lru_cache(8)  # links change from slot to slot, but not who reports to which centre

@@ -69,7 +69,7 @@ def forecast(network: NetworkConfig, server: str) -> Forecast | None:
     setting = replace(network.setting(server), model=ProcessModel.of(1.0, variance), form="diagonal")
     rng = np.random.default_rng(_SEED + 1)
     noise = SeededNoise([np.random.SeedSequence(_SEED)], 1, regions)
-    hearing = inbox_hearing(1, default_gain(network.max_degree()))
+    hearing = inbox_hearing(default_gain(network.max_degree()))
     state = scheme.start(setting)
     samples, spent_at, standstill, still = 0, None, 0, 0
     for slot in range(slots):

@@ -353,7 +353,7 @@ class Server:
         by_sender = {sender: m for sender, m in by_sender.items() if m.speaks.any() or sender == self.number}
         inbox = type(own).stack([by_sender[sender] for sender in sorted(by_sender)])
         sums = self.scheme.reach in ("one-hop", "flooding")
-        hearing = inbox_hearing(len(by_sender), self._gain) if sums else Hearing()
+        hearing = inbox_hearing(self._gain) if sums else Hearing()
         del by_sender[self.number]
         self._innovations = self._message_innovations(plan, by_sender)
         self.scheme.fuse(self._state, plan, reading, inbox, hearing)

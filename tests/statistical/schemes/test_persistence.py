@@ -47,7 +47,7 @@ def test_coverage(turnover: float, shares: str, heard: str) -> None:
         epsilon=10.0,
         window=40,
         samples=8,
-        runs=2,
+        runs=1,
         shares=shares,
         observation="binomial",
         turnover=turnover,

@@ -33,7 +33,7 @@ REACHES: dict[str, dict[str, Any]] = {"K=3": {"hops_per_slot": 3}, "K=1": {}, "r
 @cache
 def honest(case: str) -> SimulationResult:
     schemes = {label: Relay(samples=SAMPLES[case], **options) for label, options in REACHES.items()}
-    return simulate(schemes, runs=25, epsilon=1.0, jobs=1, smoothed=True, **CASES[case])
+    return simulate(schemes, runs=12, epsilon=1.0, jobs=1, smoothed=True, **CASES[case])
 
 
 def nees(record: RunRecords | Smoothed) -> float:

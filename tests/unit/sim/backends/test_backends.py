@@ -23,13 +23,13 @@ from sim_support import TINY
 
 
 @pytest.mark.slow
-def test_local_workers_give_the_same_bits_and_a_killed_one_costs_time_only(tmp_path: Path) -> None:
+def test_a_killed_local_worker_costs_time_only(tmp_path: Path) -> None:
     """loky gives up when a worker dies; half of a night's runs would be lost to one that ran out of memory."""
     check_started(run_script("started", "local", str(tmp_path)))
 
 
 @pytest.mark.slow
-def test_local_workers_report_errors_as_they_are() -> None:
+def test_local_workers_give_the_same_bits_and_report_errors_as_they_are() -> None:
     """The command line turns `BadInput` into one line; a wrapper around it would end in a traceback."""
     check_running(run_script("running", "local", ""))
 
