@@ -5,6 +5,7 @@ import pytest
 
 import dpcrowd
 from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.drift import Pulled
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.snapshot import load_into, pack
 from schemes_support import Guarantee, bits, make_setting, without_drift
@@ -67,6 +68,20 @@ def test_a_state_from_before_continues(name):
     load_into(state, {key: array for key, array in saved.items() if part not in key}, "state")
     memory = getattr(state, MEMORY[name])
     assert (memory.size if MEMORY[name] == "drift" else memory).weight.tolist() == [[0.0, 0.0]]
+
+
+def test_the_consensus_does_not_make_estimates_too_sure(monkeypatch):
+    """Samples of 10^5 people are precise, and old priors of neighbours pull the estimates away from them."""
+    moves = np.random.default_rng(6).normal(0.0, 2000.0, (90, 1)).cumsum(axis=0)
+    data = dpcrowd.counts_from_array((100_000 + moves).astype(np.int64), process_var=4e6)
+    options = {"servers": 8, "density": 0.5, "runs": 2, "jobs": 1, "window": 20, "observation": "binomial"}
+    options["keep_estimates"] = True
+    widened = dpcrowd.simulate("dpcrowd-w", data, **options)["dpcrowd-w"]
+    monkeypatch.setattr("dpcrowd.filters.drift.Pulled", lambda mean: Pulled(np.zeros_like(mean)))
+    plain = dpcrowd.simulate("dpcrowd-w", data, **options)["dpcrowd-w"]
+    assert plain.coverage95.mean() < 0.92
+    assert 0.935 < widened.coverage95.mean() < 0.985
+    assert np.array_equal(widened.estimates, plain.estimates, equal_nan=True)
 
 
 def calm(slots: int = 90) -> dpcrowd.DataSet:
