@@ -22,6 +22,12 @@ __all__ = ["tune"]
 )
 @options.data
 @click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Process model written by `dpcrowd fit`, which the filters know while evolution searches. It is public.",
+)
+@click.option(
     "--method",
     default="evolution",
     show_default=True,
@@ -94,7 +100,7 @@ def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool,
     Evolution searches theta, xi and T_s/T (or RescueDP's theta) for the best estimates with their intervals. Q, which
     decides how wide these are, stays as it is: `dpcrowd fit` finds it.
     Likelihood finds Q from noisy samples alone, at no further privacy cost.
-    Parameters are found without a process model of `dpcrowd fit`: there is no --model here.
+    With a process model of `dpcrowd fit`, the sampling is searched for filters that know it; the file says which.
     """
     from dpcrowd.cli.console import progress_bar
     from dpcrowd.experiments.tune.tune import EVALUATIONS
@@ -146,8 +152,8 @@ def _plain(tuned: Any) -> dict[str, Any]:
     for key, value in origin.items():
         if isinstance(value, float) and not abs(value) < float("inf"):
             origin[key] = None
-    model = {"process_var": tuned.model.process_var.tolist(), "transition": tuned.model.transition.tolist()}
-    return {**origin, **model, **tuned.tuning}
+    process = {"process_var": tuned.model.process_var.tolist(), "transition": tuned.model.transition.tolist()}
+    return {**origin, **process, **tuned.tuning}
 
 
 def _exhaustion(tuned: Any, *, allowed: bool) -> str:
@@ -168,10 +174,12 @@ def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
     from dpcrowd.experiments.tune.search import MIN_COVERAGE
 
     variances = tuned.model.process_var.tolist()
+    rows = [("process model", tuned.process_model)] if tuned.process_model else []
+    alone = ", without the model" if tuned.process_model else ""
     if len(variances) == 1:
-        rows = [("Q", f"{variances[0]:.4g}")]
+        rows.append((f"Q{alone}", f"{variances[0]:.4g}"))
     else:
-        rows = [(f"Q of {len(variances)} regions", f"{min(variances):.4g} to {max(variances):.4g}")]
+        rows.append((f"Q of {len(variances)} regions{alone}", f"{min(variances):.4g} to {max(variances):.4g}"))
     if tuned.model.transition.ndim == 2:
         stay = tuned.model.transition.diagonal()
         rows.append(("A: share of people who stay", f"{stay.min():.4g} to {stay.max():.4g}"))
@@ -191,10 +199,14 @@ def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
         texts.insert(0, "nothing better was found: the score is that of the parameters before.")
     if tuned.exhausted_at is not None:
         texts.append(_exhaustion(tuned, allowed=allowed))
+    texts += [f"note: {note}" for note in tuned.notes]
     if tuned.coverage_after < MIN_COVERAGE:
+        remedy = "fit one with 'dpcrowd fit', or find Q with --method likelihood"
+        if tuned.process_model:
+            remedy = "fit another one, or leave --model out"
         texts.append(
             f"warning: only {tuned.coverage_after:.0%} of the 95% intervals contain the truth; tuning does not repair "
-            "a model that does not fit: fit one with 'dpcrowd fit', or find Q with --method likelihood."
+            f"a model that does not fit: {remedy}."
         )
     for text in texts:
         screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)

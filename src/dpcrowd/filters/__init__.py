@@ -1,6 +1,6 @@
 """Filters: pure functions on arrays with servers first and regions last."""
 
-from dpcrowd.filters.consensus import check_gain, consensus_gain, default_gain, fuse
+from dpcrowd.filters.consensus import check_gain, consensus_gain, consensus_pull, default_gain, fuse
 from dpcrowd.filters.course import Course
 from dpcrowd.filters.kalman import observation_info, predict, update
 from dpcrowd.filters.matrix import fuse_matrix, group_info, predict_matrix, update_matrix
@@ -13,6 +13,7 @@ __all__ = [
     "ProcessModel",
     "check_gain",
     "consensus_gain",
+    "consensus_pull",
     "default_gain",
     "fuse",
     "fuse_matrix",

@@ -23,7 +23,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.kalman import update
 
-__all__ = ["check_gain", "consensus_gain", "default_gain", "fuse"]
+__all__ = ["check_gain", "consensus_gain", "consensus_pull", "default_gain", "fuse"]
 
 
 def consensus_gain(prior_var: Floats, beta: Floats | float) -> Floats:
@@ -45,10 +45,17 @@ def fuse(
     prior_sum, speakers  sum of the priors of those in J_i that speak and have information, and how many they are
     """
     posterior, posterior_var = update(prior, prior_var, info_vec_sum, info_mat_sum)
+    return posterior + consensus_pull(prior, prior_var, prior_sum, speakers, beta), posterior_var
+
+
+def consensus_pull(
+    prior: Floats, prior_var: Floats, prior_sum: Floats, speakers: Floats, beta: Floats | float
+) -> Floats:
+    """Return the consensus term, (N, d): what the priors of speaking neighbours add to the posterior."""
     pull = consensus_gain(prior_var, beta) * (prior_sum - speakers * prior)
     if not np.isfinite(prior_var).all():
         pull = np.where(np.isfinite(prior_var), pull, 0.0)
-    return posterior + pull, posterior_var
+    return np.asarray(pull)
 
 
 def default_gain(max_degree: Any, growth: float = 1.0) -> Any:

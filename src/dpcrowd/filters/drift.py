@@ -4,7 +4,7 @@ Between samples a filter adds q per slot, as if every change were independent of
 in one direction for months: over k slots such changes add up to k^2 q rather than k q. The filter's estimates stay what
 they are; but every sample shows how far the crowd has really moved, and the variance can follow beside the filter:
 
-    released variance = M + c walk + x trend
+    released variance = M + max(c walk + x trend, jump) + pulled^2
 
 `walk` is what independent changes of variance q have left in the estimate's error, and `trend` is what they would have
 left if each had the correlation rho with the one before. With phi = M/P, the part of the prior in the posterior,
@@ -23,18 +23,24 @@ what both would have in common at x = 1. Each region has numbers of its own, dra
 server, and these towards 0: by least squares, with weights that fade, and with products of bounded size, because noise
 has long tails. So both stay near 0 on a random walk with the right Q, and a trend raises x within a few samples.
 
+Where Q is next to nothing, no factor of it says how far a region has moved that was empty and has filled. `jump` does
+not depend on Q: see `filters.offset`. `pulled` is what the consensus has added to the estimate: the filter's variance
+does not know of it, and where servers have sampled long ago, their priors pull precise estimates away. A server knows
+what it has added, and by what it fuses it loses phi of it, as of any other error.
+
 rho = 0.9 lets changes add up over about ten slots: a compromise, since trends last longer and fluctuations do not.
 Everything is a function of released values, and no schedule depends on it. Arrays are (N, d).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats
+from dpcrowd.filters.offset import Fused, Offset
 
 __all__ = [
     "Drift",
@@ -44,6 +50,7 @@ __all__ = [
     "drift_var",
     "keep_drift",
     "learn_drift",
+    "learn_offset",
     "start_drift",
 ]
 
@@ -57,6 +64,8 @@ _LIMIT = 3.0
 """Innovations are bounded to this many standard deviations."""
 _MOST = 100.0
 """Upper bound of c and x."""
+_RECENT, _LASTING = 0.6, 0.95
+"""By how much the weight of earlier slots fades, where offsets are concerned: over 2 or 3, and over about 20."""
 
 
 @dataclass
@@ -102,6 +111,13 @@ class Innovations(NamedTuple):
 
 
 @dataclass
+class Pulled:
+    """What the consensus has added to the estimates, as far as it is still in them."""
+
+    mean: Floats
+
+
+@dataclass
 class Drift:
     """What N servers have learned of the drift.
 
@@ -111,6 +127,8 @@ class Drift:
     last, last_sd       the innovation of that sample by its standard deviation, and that; 0: there was none
     staying, settled    what users who stay have in common with it: their deviation now, and what the estimate has of it
     size, slope         c and x
+    recent, lasting     by how much the estimates are off, as a few slots show it, and as many do
+    pulled              what the consensus has added to the estimates
     """
 
     last_var: Floats
@@ -125,6 +143,9 @@ class Drift:
     settled: Floats
     size: LearnedFactor
     slope: LearnedFactor
+    recent: Offset = field(metadata={"later": True})
+    lasting: Offset = field(metadata={"later": True})
+    pulled: Pulled = field(metadata={"later": True})
 
 
 def start_drift(variance: Floats) -> Drift:
@@ -132,11 +153,25 @@ def start_drift(variance: Floats) -> Drift:
     nothing = np.zeros_like(variance)
     size, slope = LearnedFactor(nothing, nothing), LearnedFactor(nothing, nothing)
     names = ("walk", "trend", "cross", "common", "change", "last", "last_sd", "staying", "settled")
-    return Drift(last_var=variance, size=size, slope=slope, **dict.fromkeys(names, nothing))
+    return Drift(
+        last_var=variance,
+        size=size,
+        slope=slope,
+        recent=Offset.start(nothing),
+        lasting=Offset.start(nothing),
+        pulled=Pulled(nothing),
+        **dict.fromkeys(names, nothing),
+    )
 
 
 def drift_var(drift: Drift) -> Floats:
     """Return what has to be added to the variances of the estimates."""
+    jump = np.maximum(drift.recent.jump(), drift.lasting.jump())
+    return np.maximum(_moved_var(drift), jump) + np.square(drift.pulled.mean)
+
+
+def _moved_var(drift: Drift) -> Floats:
+    """Return c walk + x trend."""
     return drift.size.believed() * drift.walk + drift.slope.believed() * drift.trend
 
 
@@ -153,6 +188,9 @@ def carry_drift(drift: Drift, added: Floats, transition: Floats, turnover: float
         change=change,
         staying=(1.0 - turnover) * drift.staying,
         settled=a * drift.settled,
+        recent=drift.recent.carry(a),
+        lasting=drift.lasting.carry(a),
+        pulled=Pulled(a * drift.pulled.mean),
     )
 
 
@@ -182,8 +220,20 @@ def learn_drift(drift: Drift, seen: Innovations) -> Drift:
     )
 
 
-def keep_drift(drift: Drift, posterior_var: Floats, kept: Floats, seen: Innovations | None = None) -> Drift:
-    """Return the memory at the posterior of a slot; `kept`: the part of the prior in it."""
+def learn_offset(drift: Drift, fused: Fused) -> Drift:
+    """Return the memory with what all that was fused in a slot shows, between `carry_drift` and `keep_drift`."""
+    moved = _moved_var(drift)
+    return replace(
+        drift,
+        recent=drift.recent.learn(fused, moved, _RECENT),
+        lasting=drift.lasting.learn(fused, moved, _LASTING),
+    )
+
+
+def keep_drift(
+    drift: Drift, posterior_var: Floats, kept: Floats, seen: Innovations | None = None, pull: Floats | None = None
+) -> Drift:
+    """Return the memory at the posterior of a slot; `kept`: the part of the prior in it; `pull`: of the consensus."""
     settled = kept * drift.settled
     if seen is not None:
         settled = np.where(seen.where, (1.0 - 2.0 * kept) * seen.inherited + kept * seen.extra, settled)
@@ -195,4 +245,7 @@ def keep_drift(drift: Drift, posterior_var: Floats, kept: Floats, seen: Innovati
         cross=kept * drift.cross,
         common=kept * drift.common,
         settled=settled,
+        recent=drift.recent.keep(kept),
+        lasting=drift.lasting.keep(kept),
+        pulled=Pulled(kept * drift.pulled.mean + (0.0 if pull is None else pull)),
     )

@@ -243,6 +243,8 @@ class Scheme(ABC):
     """Whether a server can go without the counts of a slot, and so spend from an account; live schemes can."""
     independent_errors: ClassVar[bool] = False
     """Whether different servers' errors are independent, so that averaging them divides the variance."""
+    independent_samples: ClassVar[bool] = False
+    """Whether all servers sample in the same slots with independent errors, and miss the same changes in between."""
     needs_model: ClassVar[bool] = False
     """Whether it cannot run without a process model that has an expected course."""
     keeps_raw_counts: bool = False

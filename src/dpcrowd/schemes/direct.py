@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.drift import Drift, drift_var
+from dpcrowd.filters.repeated import Repeated
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Ledger, open_ledger
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
@@ -24,7 +24,7 @@ __all__ = ["DirectScheme", "DirectState", "direct_start"]
 class DirectState:
     """last (N, d) the last released counts, made at the share last_share (N, 1); variance (N, d) of the estimate.
 
-    drift  what samples have shown of a crowd that moves on; None: nothing is learned of it
+    repeated  what samples have shown of a crowd that moves while a value is repeated; None: nothing is learned of it
     """
 
     setting: Setting
@@ -32,7 +32,7 @@ class DirectState:
     last: Floats
     last_share: Floats
     variance: Floats
-    drift: Drift | None = field(default=None, kw_only=True, metadata={"later": True})
+    repeated: Repeated | None = field(default=None, kw_only=True, metadata={"later": True})
 
 
 def direct_start(setting: Setting) -> dict[str, Any]:
@@ -64,5 +64,4 @@ class DirectScheme(Scheme):
     def release(self, state: DirectState, plan: Plan, reading: Reading) -> Release:
         silent = np.zeros(state.setting.servers, dtype=np.bool_)
         estimate = state.last / state.last_share  # an old count belongs to the share of its own slot
-        variance = state.variance if state.drift is None else state.variance + drift_var(state.drift)
-        return Release(plan.slot, estimate, variance, reading.charge > 0, reading.charge, silent)
+        return Release(plan.slot, estimate, state.variance, reading.charge > 0, reading.charge, silent)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import (
-    consensus_gain,
+    consensus_pull,
     fuse,
     fuse_matrix,
     group_info,
@@ -26,8 +26,18 @@ from dpcrowd.filters import (
     predict_matrix,
 )
 from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix
-from dpcrowd.filters.drift import Drift, Innovations, carry_drift, drift_var, keep_drift, learn_drift, start_drift
+from dpcrowd.filters.drift import (
+    Drift,
+    Innovations,
+    carry_drift,
+    drift_var,
+    keep_drift,
+    learn_drift,
+    learn_offset,
+    start_drift,
+)
 from dpcrowd.filters.learning import Bank, Beliefs, beliefs_of, combined, predict_bank, start_bank, update_bank
+from dpcrowd.filters.offset import Fused, fused_innovations
 from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, group_sums, measured_by_sums
 from dpcrowd.filters.staying import StayingUsers, follow_staying, kept_part
 from dpcrowd.kernels.engine import compiled
@@ -55,6 +65,8 @@ class FilterState:
     divided  what dividing the sums of groups has added to the errors; None: there are no groups
     drift    what samples have shown of a crowd that moves on; None: its changes are taken for independent ones
     joint    whether regions learn from one another: not where they are read in groups
+    fused    sums of information vectors and matrices that a bank has just fused
+    pull     by how much the consensus has just moved the posterior; None: nobody asks for it
     """
 
     setting: Setting
@@ -68,6 +80,8 @@ class FilterState:
     divided: DividedSums | None = field(default=None, kw_only=True, metadata={"later": True})
     drift: Drift | None = field(default=None, kw_only=True, metadata={"later": True})
     joint: bool = field(default=True, kw_only=True, metadata={"saved": False})
+    fused: tuple[Floats, Floats] | None = field(default=None, kw_only=True, metadata={"saved": False})
+    pull: Floats | None = field(default=None, kw_only=True, metadata={"saved": False})
 
     @property
     def beliefs(self) -> Beliefs:
@@ -234,11 +248,21 @@ class FilterScheme(Scheme):
         with np.errstate(invalid="ignore"):
             added = np.where(known, prior_var - np.square(a) * state.drift.last_var, 0.0)
         drift = carry_drift(state.drift, np.maximum(added, 0.0), a, setting.turnover)
-        seen = None
+        seen, deviation = None, np.zeros(known.shape)
+        if state.staying is not None:
+            deviation = _spread(setting, plan, reading, np.isfinite(prior_var)) / np.square(plan.shares)
         if plan.due.any():
             seen = self._innovations(state, plan, reading, prior, np.where(known, prior_var, np.inf))
             drift = learn_drift(drift, seen)
-        state.drift = keep_drift(drift, state.posterior_var, kept_part(prior_var, state.posterior_var), seen)
+        prior_var = np.where(known, prior_var, np.inf)
+        if state.fused is None:
+            measured = state.posterior if state.pull is None else state.posterior - state.pull
+            fused = fused_innovations((prior, prior_var), (measured, state.posterior_var), deviation)
+        else:
+            fused = Fused.of_sums(*state.fused, (prior, prior_var), deviation)
+        drift = learn_offset(drift, fused)
+        kept = kept_part(prior_var, state.posterior_var)
+        state.drift = keep_drift(drift, state.posterior_var, kept, seen, state.pull)
 
     def _innovations(
         self, state: FilterState, plan: Plan, reading: Reading, prior: Floats, prior_var: Floats
@@ -283,14 +307,17 @@ class FilterScheme(Scheme):
         if state.bank is not None:
             _absorb_in_bank(state, prior, prior_var, messages, hearing, slot)
             return
+        state.pull = None if state.drift is None else np.zeros(prior.shape)
         if state.setting.form == "diagonal" and few_speak(messages, hearing):
-            state.posterior, state.posterior_var = absorb_few(prior, prior_var, messages, hearing)
+            state.posterior, state.posterior_var = absorb_few(prior, prior_var, messages, hearing, state.pull)
             return
         info_vec, info_mat, prior_sum, speakers = messages.split(hearing.sums(messages.table()))
         if state.setting.form == "diagonal":
             state.posterior, state.posterior_var = fuse(
                 prior, prior_var, info_vec, info_mat, prior_sum, speakers, hearing.gain
             )
+            if state.pull is not None:
+                state.pull = consensus_pull(prior, prior_var, prior_sum, speakers, hearing.gain)
         else:
             state.posterior, state.posterior_var, state.known = fuse_matrix(
                 prior, prior_var, state.known, info_vec, info_mat, prior_sum, speakers[:, :1], hearing.gain
@@ -344,9 +371,10 @@ def _absorb_in_bank(
     info_vec, info_mat, prior_sum, speakers = messages.split(hearing.sums(messages.table()))
     beliefs = state.beliefs
     bank = update_bank(_prior_bank(state, slot), info_vec, info_mat, beliefs)
-    pull = consensus_gain(prior_var, hearing.gain) * (prior_sum - speakers * prior)
-    bank.mean += np.where(np.isfinite(prior_var), pull, 0.0)
-    state.bank = bank
+    pull = consensus_pull(prior, prior_var, prior_sum, speakers, hearing.gain)
+    bank.mean += pull
+    state.pull = pull
+    state.bank, state.fused = bank, (info_vec, info_mat)
     state.posterior, state.posterior_var = combined(bank, beliefs)
 
 
@@ -372,8 +400,13 @@ def few_speak(messages: InfoMessages, hearing: Hearing) -> bool:
     return bool(np.count_nonzero(messages.speaks) < _FEW * messages.speaks.size)
 
 
-def absorb_few(prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing) -> tuple[Floats, Floats]:
-    """Return the posterior means and variances, (N, d), as `FilterScheme.absorb` does, by `dpcrowd.kernels.fusion`."""
+def absorb_few(
+    prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing, pull: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Return the posterior means and variances, (N, d), as `FilterScheme.absorb` does, by `dpcrowd.kernels.fusion`.
+
+    pull  (N, d) is set to what the consensus adds to the means, if it is given
+    """
     add = compiled(add_to_hearers, hearing.engine) or add_to_hearers
     combine = compiled(fuse_sums, hearing.engine) or fuse_sums
     matrix, gain = hearing.matrix, np.asarray(hearing.gain)
@@ -391,4 +424,7 @@ def absorb_few(prior: Floats, prior_var: Floats, messages: InfoMessages, hearing
     beta = gain if gain.shape == prior.shape else np.broadcast_to(gain, prior.shape)
     mean, var = np.empty(prior.shape), np.empty(prior.shape)
     combine(*(array.reshape(-1) for array in (prior, prior_var, sums, beta, mean, var)))
+    if pull is not None:
+        prior_sum, speakers = (sums.reshape(*prior.shape, 4)[..., part] for part in (2, 3))
+        pull[...] = consensus_pull(prior, prior_var, prior_sum, speakers, beta)
     return mean, var

@@ -6,12 +6,13 @@ schemes). The average never feeds back into the scheme below: each server's own 
 
 The variance of the average of n independent errors is the sum of their variances over n^2. The errors of filters are
 not independent: all miss the same change of the truth. For these, the variance released is the square of the mean
-standard deviation, which no correlation can exceed.
+standard deviation, which no correlation can exceed. Values that are repeated (`Sample`) have both parts: their samples
+are independent, and what was added to the variance since then is the same for all.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,11 +47,16 @@ __all__ = [
 
 @dataclass
 class FloodingState:
-    """The state of the scheme below, and the average."""
+    """The state of the scheme below, and the average.
+
+    fresh_var  the mean variance of the samples of which values are repeated; None: other schemes, and the paper's own
+               experiments, which have its intervals
+    """
 
     inner: Any
     average: NDArray[np.float64]
     average_var: NDArray[np.float64]
+    fresh_var: NDArray[np.float64] | None = field(default=None, kw_only=True, metadata={"later": True})
 
 
 class Flooding(Scheme):
@@ -83,7 +89,10 @@ class Flooding(Scheme):
     def start(self, setting: Setting) -> FloodingState:
         self.check(setting)
         unknown = np.full((setting.servers, setting.regions), np.nan)
-        return FloodingState(self.inner.start(setting), unknown, unknown)
+        divides = self.inner.independent_samples and setting.observation == "binomial"
+        return FloodingState(
+            self.inner.start(setting), unknown, unknown, fresh_var=np.zeros_like(unknown) if divides else None
+        )
 
     def plan(self, state: FloodingState, slot: int, shares: NDArray[np.float64]) -> Plan:
         return self.inner.plan(state.inner, slot, shares)
@@ -107,6 +116,12 @@ class Flooding(Scheme):
             state.average = sums[:, :regions] / senders
             if self.inner.independent_errors:
                 state.average_var = sums[:, regions : 2 * regions] / (senders * senders)
+            elif state.fresh_var is not None:
+                mean_var = sums[:, regions : 2 * regions] / senders
+                if plan.due.any():
+                    state.fresh_var = mean_var
+                sampled = np.minimum(state.fresh_var, mean_var)
+                state.average_var = sampled / senders + (mean_var - sampled)
             else:
                 state.average_var = np.square(sums[:, 2 * regions : -1] / senders)
 

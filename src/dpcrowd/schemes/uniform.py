@@ -13,7 +13,7 @@ from dpcrowd.schemes.base import Plan, Reading, Setting
 from dpcrowd.schemes.direct import DirectScheme, DirectState, direct_start
 from dpcrowd.schemes.perturb import perturb_counts
 
-__all__ = ["Uniform", "drift_of_slot"]
+__all__ = ["Uniform", "expected_miss"]
 
 
 class Uniform(DirectScheme):
@@ -50,24 +50,25 @@ class Uniform(DirectScheme):
             state.variance = np.broadcast_to((reading.noise_var + spread) / (share * share), counts.shape)
         else:
             age = plan.slot % setting.need_guarantee().length
-            state.variance = np.maximum(state.variance + drift_of_slot(setting.model, plan.slot, age), 0.0)
+            state.variance = np.maximum(state.variance + _added_by_slot(setting.model, plan.slot, age), 0.0)
         return reading
 
 
-def drift_of_slot(model: ProcessModel, slot: int, age: int) -> Floats:
-    """Return what a slot adds to the variance (d,) of a value that is `age` slots old.
+def _added_by_slot(model: ProcessModel, slot: int, age: int) -> Floats:
+    """Return what a slot adds to the variance (d,) of a value that is `age` slots old."""
+    if model.course is None:
+        return model.diagonal_var
+    return expected_miss(model, slot, age) - expected_miss(model, slot - 1, age - 1)
+
+
+def expected_miss(model: ProcessModel, slot: int, age: int) -> Floats:
+    """Return the mean square (d,) of how far the truth of a slot is from that of `age` slots before.
 
     Without an expected course the truth is a random walk, which drifts by Q per slot. A course says where it goes: the
     last value misses that, and what changes beside it.
     """
     if model.course is None:
-        return model.diagonal_var
-    return _missed(model, slot, age) - _missed(model, slot - 1, age - 1)
-
-
-def _missed(model: ProcessModel, slot: int, age: int) -> Floats:
-    """Return the mean square (d,) of how far the truth of a slot is from that of `age` slots before."""
-    assert model.course is not None
+        return np.asarray(age * model.diagonal_var)
     expected = model.course.mean(slot) - model.course.mean(slot - age)
     around = 2.0 * model.course.settled_var(slot, model.transition) * (1.0 - model.transition**age)
     return np.square(expected) + around

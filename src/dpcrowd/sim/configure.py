@@ -227,7 +227,7 @@ def configure(
         for label, scheme in instances
     )
     if tuned is not None:
-        data, entrants = tuned.give(data, entrants, burn_in)
+        data, entrants = tuned.give(data, entrants, burn_in, fitted)
     config = SimulationConfig(
         data=data,
         entrants=entrants,

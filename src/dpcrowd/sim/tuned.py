@@ -24,6 +24,8 @@ import numpy as np
 from dpcrowd.arrays import Truth
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import ProcessModel
+from dpcrowd.models.file import model_digest
+from dpcrowd.models.model import Model
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.data.dataset import DataSet
@@ -56,8 +58,13 @@ class Tuned:
                            the budget lasted
     exhausted_servers      the share of the servers to which that happened; NaN: not known
     sha256                 of the counts that it was tuned on, see `counts_digest`
+    process_model          the file of the process model that the filters knew; empty: they knew none
+    process_model_...      why fitting it costs no privacy budget, in the words of whoever fitted it; the slots that it
+                           was fitted on; and a digest of what it says
+    in_sample_slots        how many of the scored slots it was fitted on; None: no process model, or not known
     model, tuning          A and Q of the filters; the tuned parameters by name
     file                   what to call it in messages
+    notes                  what to know about the search; they are shown, and not written to the file
     """
 
     version: str
@@ -86,9 +93,15 @@ class Tuned:
     exhausted_at: int | None = None
     exhausted_servers: float = math.nan
     sha256: str
+    process_model: str = ""
+    process_model_source: str = ""
+    process_model_span: str = ""
+    process_model_sha256: str = ""
+    in_sample_slots: int | None = None
     model: ProcessModel
     tuning: Mapping[str, Any] = field(default_factory=dict)
     file: str = "these parameters"
+    notes: tuple[str, ...] = ()
 
     def apply(self, data: DataSet) -> DataSet:
         """Return the same data with this model and tuning, and a note that says where they come from."""
@@ -98,11 +111,13 @@ class Tuned:
         tuning = replace(data.tuning, **self.tuning)
         return replace(data, model=self.model, tuning=tuning, notes=(*notes, self.note(data)))
 
-    def give(self, data: DataSet, entrants: Sequence[Entrant], burn_in: int = 0) -> tuple[DataSet, tuple[Entrant, ...]]:
+    def give(
+        self, data: DataSet, entrants: Sequence[Entrant], burn_in: int = 0, fitted: Model | None = None
+    ) -> tuple[DataSet, tuple[Entrant, ...]]:
         """Return the entrants, of which those that run the tuned scheme have this model and tuning, and the data.
 
         Other schemes keep the parameters of the data; the notes of the data name them. A process model that the data
-        have been given takes the place of this A and Q. Slots before `burn_in` are not scored.
+        have been given (`fitted`) takes the place of this A and Q. Slots before `burn_in` are not scored.
         """
         self.check_fits(data)
         tuning = replace(data.tuning, **self.tuning)
@@ -115,10 +130,24 @@ class Tuned:
         notes = [note for note in data.notes if note not in about_q]
         if len(others) < len(entrants):
             notes.append(self.note(data, f"of {self.scheme}", burn_in))
+            notes += self.other_model_notes(fitted)
         if others:
             ignore = "ignores" if len(others) == 1 else "ignore"
             notes.append(f"{', '.join(others)} {ignore} {self.file}: it was tuned for {self.scheme} only.")
         return replace(data, notes=tuple(notes)), given
+
+    def other_model_notes(self, fitted: Model | None) -> list[str]:
+        """Return a note if the filters knew another process model, or none, when these parameters were searched."""
+        if self.process_model_sha256 == ("" if fitted is None else model_digest(fitted)):
+            return []
+        before = "without a process model"
+        if self.process_model:
+            before = f'with {self.process_model} ({self.process_model_span}; source: "{self.process_model_source}")'
+        here = "none" if fitted is None else f"{fitted.file} ({fitted.span})"
+        return [
+            f"{self.file}: tuned {before}, but the process model of this result is {here}; other parameters of "
+            "sampling may be better here."
+        ]
 
     def overlap(self, data: DataSet, burn_in: int = 0) -> int:
         """Return how many of the data's scored slots it was tuned on; 0 for synthetic data, which are drawn anew."""
@@ -206,7 +235,7 @@ _KINDS: dict[str, type] = {"str": str, "int": int, "int | None": int, "float": f
 _ORIGIN = {
     "dpcrowd" if f.name == "version" else f.name: (f.name, _KINDS[str(f.type)])
     for f in fields(Tuned)
-    if f.name not in ("model", "tuning", "file")
+    if f.name not in ("model", "tuning", "file", "notes")
 }
 SECTIONS: dict[str, tuple[str, ...]] = {
     "tuned": tuple(_ORIGIN),
@@ -215,7 +244,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 OPTIONAL = (
     *("objective", "crps_before", "crps_after", "coverage_before", "coverage_after", "burn_in", "exhausted_at"),
-    "exhausted_servers",
+    *("exhausted_servers", "process_model", "process_model_source", "process_model_span", "process_model_sha256"),
+    "in_sample_slots",
 )
 """Keys of [tuned] that files of earlier versions do not have, or that say something which need not happen."""
 _ALLOWED = {

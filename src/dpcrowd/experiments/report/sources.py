@@ -89,7 +89,7 @@ def _origins(data: DataSet, tuned: Iterable[Tuned], model: Model | None) -> Iter
         values = ", ".join(f"{name} = {value:g}" for name, value in one.tuning.items())
         listed = f" {values[:1].upper()}{values[1:]}." if values else ""
         yield (
-            f"{one.note(data, f'of {one.scheme}', BURN_IN)} "
+            f"{' '.join([one.note(data, f'of {one.scheme}', BURN_IN), *one.other_model_notes(model)])} "
             f"It was tuned on {one.on.removesuffix('.')}.{covered}{listed} Other schemes do not get these parameters."
         )
 

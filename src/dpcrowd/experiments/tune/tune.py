@@ -2,6 +2,9 @@
 
 A finite stream is tuned on a part of itself, with that part of epsilon: a sample then costs the same as in the complete
 stream, and T_s/T means the same. The runs have seeds that no simulation uses by default (`SEED_OFFSET`).
+
+A process model of `dpcrowd fit` takes the place of A and Q in the filters; sampling is then searched for filters that
+know it. The file still has the A and Q of the data, for simulations without a model.
 """
 
 from __future__ import annotations
@@ -29,13 +32,16 @@ from dpcrowd.experiments.tune.search import (
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_checkins, transition_from_counts
 from dpcrowd.experiments.tune.write import write_tuned
 from dpcrowd.filters import ProcessModel
+from dpcrowd.models.file import model_digest
 from dpcrowd.schemes.registry import SCHEMES, groups_regions, make_scheme
+from dpcrowd.sim.adopted import NO_MODEL
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import Data, configure
 from dpcrowd.sim.data import NAMES, CheckIns, DataSet
 from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
 from dpcrowd.sim.export import check_writable
+from dpcrowd.sim.fitted import apply_model, in_sample_note, model_note, timing_notes
 from dpcrowd.sim.tuned import METHODS, Tuned, counts_digest
 
 __all__ = ["EVALUATIONS", "METHODS", "OBJECTIVES", "SEED_OFFSET", "TRANSITIONS", "TUNABLE", "tune"]
@@ -59,10 +65,7 @@ TUNABLE: dict[str, tuple[str, ...]] = {
 
 
 _FIXED = "tuning is for adaptive sampling of a complete stream."
-_WITH_MODEL = (
-    "sampling parameters are found without a process model, and the Q that is written would be that of its deviations. "
-    "Leave it out, and give the model to the simulation."
-)
+_OF_MODEL = "A and Q are those of the process model; leave it out, or leave the model out."
 
 
 def tune(
@@ -102,26 +105,13 @@ def tune(
     burn_in      slots at the beginning that are not scored; default: a tenth of the slots that are tuned on, at most 20
     allow_exhausted  let evolution choose parameters whose budget is exhausted before the end of the slots that are
                  tuned on; without it, it chooses such parameters only if all that it has tried are so
-    settings     servers, density, accounting, form, slots, ... of `dpcrowd.sim.configure.configure`
+    settings     servers, density, accounting, form, slots, model, ... of `dpcrowd.sim.configure.configure`. With a
+                 process model, evolution searches the sampling for filters that know it; A and Q are then the model's
     """
-    if method not in METHODS:
-        raise unknown_name("method", method, METHODS)
-    if objective not in OBJECTIVES:
-        raise unknown_name("objective", objective, OBJECTIVES)
-    if search_variance and (objective != "crps" or method != "evolution"):
-        raise BadInput(
-            f"Q is searched by evolution with objective 'crps' only; given method '{method}' and objective "
-            f"'{objective}'. The relative error does not look at intervals, and a Q found by it makes them too narrow."
-        )
-    if transition is not None and transition not in TRANSITIONS:
-        raise unknown_name("transition", transition, TRANSITIONS)
-    if method == "likelihood" and transition == "frequencies":
-        raise BadInput(
-            "transition frequencies need counts, but maximum likelihood uses only noisy samples; choose one of them."
-        )
-    for name in ("horizon", "interval", "sampling", "keep_estimates", "model"):
+    _check_choices(method, objective, transition, search_variance=search_variance)
+    for name in ("horizon", "interval", "sampling", "keep_estimates"):
         if settings.get(name) is not None:
-            raise BadInput(f"'{name}' cannot be set here: {_WITH_MODEL if name == 'model' else _FIXED}")
+            raise BadInput(f"'{name}' cannot be set here: {_FIXED}")
     if jobs is not None:
         whole_number("jobs", jobs, 1, None, "; leave it out for as many processes as are worth starting")
     if out is not None:
@@ -130,11 +120,20 @@ def tune(
     axes = tuned_names(scheme, window, settings.get("users", "pinned"), variance=search_variance)
     whole_number("evaluations", evaluations, population(axes), None, f" for the {len(axes)} parameters of {scheme}")
     settings |= {"epsilon": epsilon, "window": window, "runs": runs, "seed": SEED_OFFSET + seed}
-    requested = _without_overrides(configure(scheme, data, burn_in=burn_in or 0, **settings))
+    requested = configure(scheme, data, burn_in=burn_in or 0, **settings)
+    fitted, learn = requested.fitted, requested.learn
+    if fitted is not None:
+        _check_with_model(method, transition, search_variance=search_variance)
+        # Without the model, the data have the A and Q that are written to the file.
+        requested = configure(scheme, data, burn_in=burn_in or 0, **{**settings, "model": NO_MODEL})
+    requested = _without_overrides(requested)
     first, last = _check_span(requested, span)
     config = _on_span(requested, first, last)
     config = replace(config, burn_in=min(_LONGEST_BURN_IN, (last - first) // 10) if burn_in is None else burn_in)
     truths = _truths(config)
+    own_process = config.data.model
+    if fitted is not None:
+        config = replace(config, data=apply_model(fitted, config.data), fitted=fitted, learn=learn)
     start = with_parameters(config, _process(config, transition, truths), {})
     before = evaluate(config)
     if method == "likelihood":
@@ -179,13 +178,67 @@ def tune(
         exhausted_at=None if scores.exhausted_at is None else config.data.first + scores.exhausted_at,
         exhausted_servers=scores.exhausted_servers,
         sha256=counts_digest(np.concatenate(truths)),
-        model=best.model,
+        **_facts_of_model(config),
+        model=best.model if fitted is None else own_process,
         tuning=best.tuning,
         file="these parameters" if out is None else Path(out).name,
+        notes=_notes(config),
     )
     if out is not None:
         write_tuned(tuned, Path(out))
     return tuned
+
+
+def _check_choices(method: str, objective: str, transition: str | None, *, search_variance: bool) -> None:
+    """Refuse names that do not exist, and choices that exclude each other."""
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS)
+    if objective not in OBJECTIVES:
+        raise unknown_name("objective", objective, OBJECTIVES)
+    if search_variance and (objective != "crps" or method != "evolution"):
+        raise BadInput(
+            f"Q is searched by evolution with objective 'crps' only; given method '{method}' and objective "
+            f"'{objective}'. The relative error does not look at intervals, and a Q found by it makes them too narrow."
+        )
+    if transition is not None and transition not in TRANSITIONS:
+        raise unknown_name("transition", transition, TRANSITIONS)
+    if method == "likelihood" and transition == "frequencies":
+        raise BadInput(
+            "transition frequencies need counts, but maximum likelihood uses only noisy samples; choose one of them."
+        )
+
+
+def _check_with_model(method: str, transition: str | None, *, search_variance: bool) -> None:
+    """Refuse a search for A or Q where a process model has them."""
+    if method == "likelihood":
+        raise BadInput(f"method 'likelihood' finds Q alone, but {_OF_MODEL}")
+    if search_variance:
+        raise BadInput(f"a search of Q was asked for (search_variance), but {_OF_MODEL}")
+    if transition is not None:
+        raise BadInput(f"transition '{transition}' was given, but {_OF_MODEL}")
+
+
+def _facts_of_model(config: SimulationConfig) -> dict[str, Any]:
+    """Return the fields of `Tuned` that say with which process model it was tuned; nothing without one."""
+    fitted = config.fitted
+    if fitted is None:
+        return {}
+    return {
+        "process_model": fitted.file,
+        "process_model_source": fitted.source,
+        "process_model_span": fitted.span,
+        "process_model_sha256": model_digest(fitted),
+        "in_sample_slots": config.in_sample,
+    }
+
+
+def _notes(config: SimulationConfig) -> tuple[str, ...]:
+    """Return the remarks on the process model, as `dpcrowd simulate` has them."""
+    if config.fitted is None:
+        return ()
+    in_sample = in_sample_note(config.fitted, config.in_sample)
+    notes = (model_note(config.fitted), *timing_notes(config.fitted, config.data))
+    return notes if in_sample is None else (*notes, in_sample)
 
 
 def _without_overrides(config: SimulationConfig) -> SimulationConfig:

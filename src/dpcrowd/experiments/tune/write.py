@@ -30,6 +30,8 @@ _COMMENTS = {
     "exhausted_at": "median slot from which on servers had no budget for another sample",
     "exhausted_servers": "share of the servers whose budget was exhausted before the end of the span",
     "sha256": "digest of the counts that it was tuned on",
+    "process_model": "process model that the filters knew: its file, source and span, and a digest of what it says",
+    "in_sample_slots": "slots of those that were scored on which the process model was fitted",
 }
 _NO_LIKELIHOOD = "theta, xi, sample_fraction and rescue_theta have no likelihood and stay as they are."
 

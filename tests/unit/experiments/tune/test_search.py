@@ -336,7 +336,7 @@ def test_identity_takes_the_place_of_a_full_matrix() -> None:
     assert tune("rescuedp", "multi-linear", transition="identity", **settings).model.transition == 1.0
 
 
-@pytest.mark.parametrize("name", ["horizon", "interval", "sampling", "keep_estimates", "model"])
+@pytest.mark.parametrize("name", ["horizon", "interval", "sampling", "keep_estimates"])
 def test_settings_that_would_change_what_is_tuned_are_refused(name: str) -> None:
     """With a fixed interval theta, xi and T_s have no influence, and any value would be 'tuned'."""
     with pytest.raises(BadInput, match=f"'{name}' cannot be set here"):
