@@ -1,16 +1,22 @@
-"""Shares learned from final records: one joint filter over the crowd, the shares and the servers' deviations.
+"""Shares learned from records: one joint filter over the crowd, the errors of the shares and the servers' deviations.
 
 Where every user is at one server, r = sum c_i, and records of all servers say which part of r each of them counts:
 
-    c_i = S_i r + delta_i          z_i = c_i + noise
-    S       the shares: H + g, constant, sum g = 0
+    c_i = H_i r + b_i + delta_i          z_i = c_i + noise
+    b       people whom the public share misses: b_i = g_i r, where H + g is the right share; sum b = sum g = 0
     delta   who happens to be at server i: persists while users stay (`persistence`), sum delta = 0
 
-A filter per region has (r, S_1 .. S_m, delta_1 .. delta_m) as its state, with all covariances. That g and delta sum to
-0 is part of the covariances at the start, diag(v) - v v^T / sum v: what is learned of one server narrows the shares of
-the others, and a server that nobody hears keeps its uncertainty. The product S r is linearised at s, what is believed
-of the share, and q, the filter's crowd: S r = s r + q S - s q + (S - s)(r - q). The mean of the last term is
-subtracted, and its variance counts as noise, so that a wrong beginning does not make the filter too certain.
+A filter per region has (r, b_1 .. b_m, delta_1 .. delta_m) as its state, with all covariances. Measurements are linear
+in it, so that a first estimate of the crowd that is wrong by far does no lasting harm. Where servers that are heard for
+the first time claim a larger crowd, what was believed is widened. That b and delta sum to 0 is part of the covariances
+at the start, diag(v) - v v^T / sum v: what is learned of one server narrows what is believed of the others, and a
+server that nobody hears keeps its uncertainty.
+
+Shares are constant, and b is not. So once the crowd is known within 15%, the region is settled: the state has g in the
+place of b, and the product is linearised at the filter's means, g r = g' r + r' g - g' r' + (g - g')(r - r'). The mean
+of the last term is subtracted, and its variance counts as noise. What was learned of a share until then may be wrong by
+15% of it, since the crowd has moved meanwhile. Where noise hides the crowd, the region is never settled, and b is taken
+to be constant, but for the growth of an expected course.
 
 The filter starts with public shares that may be wrong by a large part, Var(g_i) = (W H_i)^2. How wrong they are is then
 read off what it has learned: with a width w instead of W every posterior is known without another filter, since both
@@ -19,17 +25,15 @@ which the posterior of y is independent, with variance p and mean a:
 
     l = 1/p - 1/W^2                  what the records say                h = a/p
     Var(y | w) = 1/(l + 1/w^2)       E(y | w) = h Var(y | w)
+    r | w:  mean + Cov(r, y)/p (E(y | w) - a),  variance + (Cov(r, y)/p)^2 (Var(y | w) - p),  summed over the directions
     log p(records | w) = sum 1/2 (h^2 Var(y | w) + log(Var(y | w)/w^2)) + constant
 
 pooled over all directions and regions. The widths are that of the setting, which is trusted most beforehand, and up to
 15 times as much (Bayes). So right public shares cost little, and wrong ones are found. What comes out is the mean over
 the widths, with their distances in the variances.
 
-Covariances are symmetric to the last bit, because every product of two numbers is formed before anything else: a server
-that joins gets their lower halves, and goes on with the bits of its neighbours.
-
-Everything is a function of final records, in order of their origins. A record beyond `LIMIT` squared deviations counts
-less.
+Covariances are symmetric to the last bit: a server that joins gets their lower halves, and goes on with the bits of its
+neighbours. Everything is a function of the records. A record beyond `LIMIT` squared deviations counts less.
 """
 
 from __future__ import annotations
@@ -39,211 +43,334 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.filters.model import ProcessModel
 from dpcrowd.filters.observation import ROUNDING
 
-__all__ = ["LIMIT", "FinalSlot", "ShareLearner", "forget_crowd", "learn_shares", "shrunk_shares", "start_learner"]
+__all__ = [
+    "LIMIT",
+    "LearnedCrowd",
+    "ShareFilter",
+    "SlotRecords",
+    "Step",
+    "former_filter",
+    "learn_slot",
+    "learned_crowd",
+    "start_filter",
+]
 
 LIMIT = 36.0
 _WIDTHS = ((1.0, 0.6), (2.0, 0.1), (4.0, 0.1), (8.0, 0.1), (15.0, 0.1))  # factors of the width, and their weights
 _WIDEST = 15.0
-_LEAST_SHARE = 0.01
+_LEAST_SHARE = 1e-9
 """No learned share is smaller than this part of an equal share."""
-_FIRST_DEVIATION = 0.5
-"""Standard deviation of a crowd of which nothing is known, in units of its first estimate."""
-_FIRST_FACTOR = 4.0
-"""The factor by which the variance of that estimate is enlarged."""
-_LEAST_PART = 1e-9
+_FIRST_FACTOR = 2.0
+"""The deviation of a crowd of which nothing is known, in units of its first estimate."""
+_SETTLED_PART = 0.15
+"""The deviation of a crowd that is known well enough to linearise products with it, as a part of the crowd."""
+_FIRST_ERROR = 0.15
+"""By which part shares may be wrong that were learned while the crowd was not yet known."""
+_LEAST_PART = 1e-14
+_LEAST_NOISE = 1e-13
+"""The least variance of a record's noise, as a part of what the filter expects of its value: rounding."""
 
 
-@dataclass
-class ShareLearner:
-    """The filters of some classes of receivers, each of which has had the same records; C classes.
+@dataclass(frozen=True)
+class LearnedCrowd:
+    """What a filter says: crowd and variance (d,), shares and variances of their errors (m, d)."""
 
-    mean     (C, d, 2 m + 1)
-    cov      (C, d, 2 m + 1, 2 m + 1)
-    begun    (C,) whether the crowd has been estimated for the first time
-    heard    (C, m) whether a server has ever been heard
-    members  (N,) the class of each receiver
-    public   (C, m, d) public shares
+    crowd: Floats
+    crowd_var: Floats
+    shares: Floats
+    share_var: Floats
+
+
+@dataclass(eq=False)
+class ShareFilter:
+    """What is known after a slot, in d regions of m servers; n = 2 m + 1. Nothing changes it.
+
+    mean     (d, n) crowd, errors of shares and deviations. Errors of shares are in people, b, from the first estimate
+             of the crowd until it is settled; before and after that they are parts of it, g
+    cov      (d, n, n)
+    scale    (d,) the crowd to which the width W at the start refers, in the unit of the errors of shares
+    begun    whether the crowd has been estimated for the first time
+    heard    (m,) whether each server has been heard
+    settled  (d,) whether the crowd is known well enough to linearise g r
+    crowd    what `learned_crowd` says of it, once that was asked
     """
 
     mean: Floats
     cov: Floats
-    begun: Ints
-    heard: Ints
-    members: Ints
-    public: Floats
-
-    @property
-    def servers(self) -> int:
-        """m."""
-        return int(self.public.shape[1])
+    scale: Floats
+    begun: bool
+    heard: Bools
+    settled: Bools
+    crowd: LearnedCrowd | None = None
 
 
 @dataclass(frozen=True)
-class FinalSlot:
-    """What a class of receivers knows of a slot that is final.
+class Step:
+    """How the crowd moves from one slot to another: r becomes expected + transition (r - before), and noise is added.
 
-    origins    (k,) the places of the servers that have made records, in ascending order
-    noisy      (k, d)
-    noise_var  (k,)
-    crowd      (d,) the estimate, with which a filter begins that knows nothing yet; NaN: there is none
-    crowd_var  (d,)
-    shares     (m, d) what was believed of the shares
+    transition, added       (d,) a, and the variance of the noise
+    jump                    (d,) what is added to that since records contradict what was expected
+    before                  (d,) what was believed of the crowd in the slot before, with the same records
+    expected, expected_var  (d,) what follows from it for the slot; an infinite variance: nothing is known
+    growth                  (d,) the factor by which an expected course grows; 1 without one
+    stays                   the part of the users who have stayed
     """
 
-    slot: int
+    transition: Floats
+    added: Floats
+    jump: Floats
+    before: Floats
+    expected: Floats
+    expected_var: Floats
+    growth: Floats
+    stays: float
+
+
+@dataclass(frozen=True)
+class SlotRecords:
+    """The records of a slot.
+
+    origins    (k,) the places of the servers that have made them, in ascending order
+    noisy      (k, d)
+    noise_var  (k,)
+    """
+
     origins: Ints
     noisy: Floats
     noise_var: Floats
-    crowd: Floats
-    crowd_var: Floats
-    shares: Floats
 
 
-def start_learner(public: Floats, width: float, members: Ints) -> ShareLearner:
-    """Return the filters before the first record.
-
-    public   (C, m, d) public shares, which sum to 1 in every region
-    members  (N,) the class of each receiver
-    """
-    classes, servers, regions = public.shape
+def start_filter(public: Floats, width: float) -> ShareFilter:
+    """Return the filter before the first record; `public` shares (m, d) sum to 1 in every region."""
+    servers, regions = public.shape
     size = 2 * servers + 1
-    by_region = public.swapaxes(1, 2)
-    mean, cov = np.zeros((classes, regions, size)), np.zeros((classes, regions, size, size))
-    mean[..., 1 : servers + 1] = by_region
-    cov[..., 1 : servers + 1, 1 : servers + 1] = _sums_to_zero(np.square(_WIDEST * width * by_region))
-    begun, heard = np.zeros(classes, dtype=np.int64), np.zeros((classes, servers), dtype=np.int64)
-    return ShareLearner(mean, cov, begun, heard, members, public)
+    mean, cov = np.zeros((regions, size)), np.zeros((regions, size, size))
+    cov[:, 1 : servers + 1, 1 : servers + 1] = _sums_to_zero(np.square(_WIDEST * width * public.T))
+    heard, settled = np.zeros(servers, dtype=np.bool_), np.zeros(regions, dtype=np.bool_)
+    return ShareFilter(mean, cov, np.ones(regions), False, heard, settled)
 
 
-def learn_shares(learner: ShareLearner, one: int, final: FinalSlot, model: ProcessModel, turnover: float) -> None:
-    """Let one class of receivers learn from a slot that is final, in place."""
-    mean, cov, servers = learner.mean[one], learner.cov[one], learner.servers
-    if not learner.begun[one]:
-        if model.course is None and not np.isfinite(final.crowd).all():
-            return
-        _begin(learner, one, final, model)
-    _predict(mean, cov, final.shares.T, model, turnover, final.slot)
-    learner.heard[one][final.origins] = 1
-    for origin, noisy, noise_var in zip(final.origins, final.noisy, final.noise_var, strict=True):
-        place, share = 1 + int(origin), final.shares[origin]
-        crowd = np.maximum(mean[:, 0], 1.0)
-        common = share[:, None] * cov[:, 0] + crowd[:, None] * cov[:, place] + cov[:, servers + place]
-        explained = share * common[:, 0] + crowd * common[:, place] + common[:, servers + place]
-        off, both = mean[:, place] - share, cov[:, 0, place]
-        rest_var = cov[:, 0, 0] * (cov[:, place, place] + off * off) + both * both
-        innovation = noisy - (share * mean[:, 0] + crowd * off + both + mean[:, servers + place])
-        var = np.maximum(explained, 0.0) + np.maximum(rest_var, 0.0) + max(float(noise_var), ROUNDING)
-        var = var * np.maximum(np.square(innovation) / (LIMIT * var), 1.0)
-        mean += common * (innovation / var)[:, None]
-        cov -= common[:, :, None] * common[:, None, :] / var[:, None, None]
+def former_filter(mean: Floats, cov: Floats, public: Floats, heard: Bools, *, begun: bool) -> ShareFilter:
+    """Return the filter from a state of earlier builds, which had shares in the place of their errors."""
+    moved = mean.copy()
+    moved[:, 1 : len(public) + 1] -= public.T
+    return ShareFilter(moved, cov, np.ones(len(mean)), begun, heard, np.full(len(mean), begun))
 
 
-def forget_crowd(learner: ShareLearner) -> None:
-    """Keep what is known of the shares alone, in place: so much time has passed that the crowd is another one."""
-    first, size = learner.servers + 1, learner.mean.shape[-1]
-    for place in (0, slice(first, size)):
-        learner.mean[..., place] = 0.0
-        learner.cov[..., place, :] = 0.0
-        learner.cov[..., :, place] = 0.0
-    learner.begun[:] = 0  # whom it has heard stays true
+def learn_slot(
+    before: ShareFilter, public: Floats, believed: Floats, width: float, step: Step, records: SlotRecords | None
+) -> ShareFilter:
+    """Return the filter after a slot.
 
-
-def shrunk_shares(learner: ShareLearner, one: int, width: float) -> tuple[Floats, Floats, Floats]:
-    """Return the shares of a class, the variances of their errors, and what the errors have in common, (m, d) each.
-
-    Shares of a region sum to 1. Where some servers are not heard, nobody knows how large their part is, and all other
-    shares are wrong by the same factor: so the covariances are close to diag(var - f^2) + f f^T. With the matrix C of
-    all covariances, f = C a/sqrt(a^T C a), where a are weights in proportion to the variances.
+    public    (m, d) shares
+    believed  (m, d) what is believed of the shares, for the variance of the deviations
     """
-    servers, public = learner.servers, learner.public[one].T
+    public, believed = public.T, believed.T
+    if before.begun:
+        mean, cov = _moved(before, believed, step)
+        scale = before.scale
+    else:
+        if records is None and not np.isfinite(step.expected_var).all():
+            return before
+        mean, cov, scale = _begun(before, public, believed, step, records)
+    if records is None:
+        return ShareFilter(mean, cov, scale, True, before.heard, before.settled)
+    heard = before.heard.copy()
+    heard[records.origins] = True
+    new = ~before.heard[records.origins]
+    if before.begun and new.any():
+        scale = _widened(cov, scale, before.settled, public, width, records, new)
+    crowd = np.maximum(np.where(np.isfinite(step.expected_var), step.expected, mean[:, 0]), 1.0)
+    _update(mean, cov, public, records, before.settled, (believed, crowd))
+    settled = before.settled
+    if heard.all():
+        scale, settled = _settled(mean, cov, scale, settled, public, (believed, crowd))
+    return ShareFilter(mean, cov, scale, True, heard, settled)
+
+
+def learned_crowd(known: ShareFilter, public: Floats, width: float) -> LearnedCrowd:
+    """Return crowd and shares, drawn back to the public shares (m, d) as far as the records allow."""
+    if known.crowd is None:
+        known.crowd = _drawn_back(known, public.T, width)
+    return known.crowd
+
+
+def _drawn_back(known: ShareFilter, public: Floats, width: float) -> LearnedCrowd:
+    """Do what `learned_crowd` does; `public` is (d, m)."""
+    servers = public.shape[1]
     part = slice(1, servers + 1)
+    crowd, crowd_var = known.mean[:, 0], known.cov[:, 0, 0]
+    scale = _scale(known)
+    errors, common = known.mean[:, part] / scale[:, None], known.cov[:, 0, part] / scale[:, None]
+    spread = known.cov[:, part, part] / np.square(scale)[:, None, None]
     root, inverse = _roots(public)
-    spread = inverse @ learner.cov[one][:, part, part] @ inverse.swapaxes(1, 2)
-    off = np.einsum("dij,dj->di", inverse, learner.mean[one][:, part] - public)
-    most = np.square(_WIDEST * width)
+    spread = inverse @ spread @ inverse.swapaxes(1, 2)
+    most = np.square(_WIDEST * width * known.scale / scale)[:, None]
     variances, directions = np.linalg.eigh(0.5 * (spread + spread.swapaxes(1, 2)))
     variances = np.clip(variances, _LEAST_PART * most, most)
     information = np.maximum(1.0 / variances - 1.0 / most, 0.0)
-    pull = np.einsum("dij,di->dj", directions, off) / variances
+    turned_back = directions.swapaxes(1, 2) @ inverse
+    off = np.einsum("dij,dj->di", turned_back, errors)
+    pull = off / variances
     factors, weights = (np.array(column) for column in zip(*_WIDTHS, strict=True))
-    prior = np.square(factors * width)[:, None, None]
+    prior = np.minimum(np.square(factors * width)[:, None, None], most)
     var = 1.0 / (information + 1.0 / prior)
     evidence = 0.5 * (np.square(pull) * var + np.log(var / prior)).sum(axis=(1, 2)) + np.log(weights)
     weight = np.exp(evidence - evidence.max())
-    weight = (weight / weight.sum())[:, None, None]
+    weight = (weight / weight.sum())[:, None]
     turned = root @ directions  # from independent directions to the errors of shares
     means = np.einsum("dij,wdj->wdi", turned, pull * var)
-    mean = (weight * means).sum(axis=0)
+    mean = (weight[..., None] * means).sum(axis=0)
     own = np.einsum("dij,wdj->wdi", np.square(turned), var)
-    share_var = (weight * (own + np.square(means - mean))).sum(axis=0)
-    along = share_var / share_var.sum(axis=1, keepdims=True)
-    by_direction = np.einsum("dij,di->dj", turned, along)
-    apart = means - mean
-    common = np.einsum("dij,dj->di", turned, (weight * var).sum(axis=0) * by_direction)
-    common = common + (weight * apart * (apart * along).sum(axis=2, keepdims=True)).sum(axis=0)
-    common = common / np.sqrt((common * along).sum(axis=1, keepdims=True))
+    share_var = (weight[..., None] * (own + np.square(means - mean))).sum(axis=0)
     shares = np.maximum(public + mean, _LEAST_SHARE / servers)
     shares = shares / shares.sum(axis=1, keepdims=True)
-    heard = learner.heard[one] > 0
-    if learner.begun[one] and not heard.all() and heard.any():
-        typical = np.sqrt((weight * prior).sum())
-        shares, share_var, common = _with_unheard(shares, share_var, public, heard, float(typical))
-    return np.ascontiguousarray(shares.T), np.ascontiguousarray(share_var.T), np.ascontiguousarray(common.T)
+    slope = np.einsum("dij,dj->di", turned_back, common) / variances
+    crowds = crowd + (slope * (pull * var - off)).sum(axis=2)
+    crowd_vars = crowd_var + (np.square(slope) * (var - variances)).sum(axis=2)
+    crowd_vars = np.maximum(crowd_vars, _LEAST_PART * crowd_var)
+    middle = (weight * crowds).sum(axis=0)
+    total_var = (weight * (crowd_vars + np.square(crowds - middle))).sum(axis=0)
+    return LearnedCrowd(middle, total_var, np.ascontiguousarray(shares.T), np.ascontiguousarray(share_var.T))
 
 
-def _with_unheard(
-    shares: Floats, share_var: Floats, public: Floats, heard: Bools, width: float
+def _scale(known: ShareFilter) -> Floats:
+    """Return the crowd of which errors of shares are parts, (d,): rather too large where little is known of it."""
+    crowd = np.sqrt(np.square(np.maximum(known.mean[:, 0], 1.0)) + np.maximum(known.cov[:, 0, 0], 0.0))
+    return np.where(known.settled | (not known.begun), 1.0, crowd)
+
+
+def _begun(
+    before: ShareFilter, public: Floats, believed: Floats, step: Step, records: SlotRecords | None
 ) -> tuple[Floats, Floats, Floats]:
-    """Return shares, variances and their common part, (d, m) each, where some servers have never been heard.
+    """Return mean, covariance and scale with a first crowd: what is expected of it, else what the records claim."""
+    servers, known = public.shape[1], np.isfinite(step.expected_var)
+    crowd, crowd_var = np.where(known, step.expected, 1.0), np.where(known, step.expected_var, 1.0)
+    scale = np.sqrt(np.square(crowd) + crowd_var)
+    if records is not None and not known.all():
+        claim, claim_var = _claim(public, records, np.ones(len(records.origins), dtype=np.bool_))
+        claimed = _FIRST_FACTOR * np.sqrt(np.square(claim) + claim_var)
+        crowd, crowd_var = np.where(known, crowd, claim), np.where(known, crowd_var, np.square(claimed))
+        scale = np.where(known, scale, claimed)
+    part = slice(1, servers + 1)
+    mean, cov = before.mean * scale[:, None], np.zeros_like(before.cov)
+    cov[:, part, part] = before.cov[:, part, part] * np.square(scale)[:, None, None]
+    mean[:, 0], cov[:, 0, 0] = crowd, crowd_var
+    cov[:, servers + 1 :, servers + 1 :] = _sums_to_zero(np.maximum(crowd, 1.0)[:, None] * believed)
+    return mean, cov, before.scale * scale
 
-    Nothing says how large their part is, so theirs stay the public shares, with the width that the others have shown,
-    and the others divide the rest in the proportions that were learned: all of these are wrong by one factor.
+
+def _claim(public: Floats, records: SlotRecords, which: Bools) -> tuple[Floats, Floats]:
+    """Return the crowd that some of the records claim, by public shares, and the variance of their noise, (d,) each."""
+    share = public[:, records.origins[which]].sum(axis=1)
+    claim = np.maximum(records.noisy[which].sum(axis=0) / share, 1.0)
+    return claim, (records.noise_var[which].sum() + share * claim) / np.square(share)
+
+
+def _widened(
+    cov: Floats, scale: Floats, settled: Bools, public: Floats, width: float, records: SlotRecords, new: Bools
+) -> Floats:
+    """Return the scale, and widen what is believed, in place, where servers that were never heard claim a larger crowd.
+
+    The crowd of the first records says how wide the filter starts, and may have been too small by far.
     """
-    unheard = np.where(heard, 0.0, public)
-    rest = 1.0 - unheard.sum(axis=1, keepdims=True)
-    parts = np.where(heard, shares, 0.0)
-    parts = parts / parts.sum(axis=1, keepdims=True)
-    own = width * unheard
-    total = np.sqrt(np.square(own).sum(axis=1, keepdims=True))
-    common = np.where(heard, -parts * total, np.square(own) / np.maximum(total, 1e-300))
-    var = np.where(heard, np.minimum(share_var, np.square(width * public)) + np.square(common), np.square(own))
-    return np.where(heard, parts * rest, unheard), var, common
+    claim, claim_var = _claim(public, records, new)
+    least = _FIRST_FACTOR * (claim - 2.0 * np.sqrt(claim_var))  # more than noise
+    larger = np.where(settled, scale, np.maximum(least, scale))
+    added = np.square(larger) - np.square(scale)
+    if added.any():
+        part = slice(1, public.shape[1] + 1)
+        cov[:, 0, 0] += added
+        cov[:, part, part] += added[:, None, None] * _sums_to_zero(np.square(_WIDEST * width * public))
+    return larger
 
 
-def _begin(learner: ShareLearner, one: int, final: FinalSlot, model: ProcessModel) -> None:
-    """Give the filters of a class their first crowd, in place."""
-    servers, mean, cov = learner.servers, learner.mean[one], learner.cov[one]
-    if model.course is not None:
-        mean[:, 0], cov[:, 0, 0] = model.start(final.slot - 1)
-    else:
-        mean[:, 0] = np.maximum(final.crowd, 1.0)
-        cov[:, 0, 0] = np.square(_FIRST_DEVIATION * mean[:, 0]) + _FIRST_FACTOR * final.crowd_var
+def _moved(before: ShareFilter, believed: Floats, step: Step) -> tuple[Floats, Floats]:
+    """Return mean and covariance for the next slot."""
+    servers = believed.shape[1]
+    part, first = slice(1, servers + 1), servers + 1
+    factor = np.empty_like(before.mean)
+    factor[:, 0], factor[:, first:] = step.transition, step.stays
+    factor[:, part] = np.where(before.settled, 1.0, step.growth)[:, None]
+    mean = factor * before.mean
+    mean[:, 0] = step.expected + step.transition * (before.mean[:, 0] - step.before)
+    cov = before.cov * (factor[:, :, None] * factor[:, None, :])
+    cov[:, 0, 0] += step.added + np.where(before.settled, np.minimum(step.jump, np.square(before.mean[:, 0])), 0.0)
     people = np.maximum(mean[:, :1], 1.0)
-    cov[:, servers + 1 :, servers + 1 :] = _sums_to_zero(people * final.shares.T)
-    learner.begun[one] = 1
+    cov[:, first:, first:] += _sums_to_zero((1.0 - step.stays * step.stays) * people * believed)
+    return mean, cov
 
 
-def _predict(mean: Floats, cov: Floats, shares: Floats, model: ProcessModel, turnover: float, slot: int) -> None:
-    """Move the filters of all regions to a slot, in place."""
-    first, course = 1 + shares.shape[1], model.course
-    a = np.broadcast_to(model.diagonal_transition, (model.regions,))
-    if course is None:
-        mean[:, 0] *= a
-        added = model.diagonal_var
-    else:
-        mean[:, 0] = course.mean(slot) + a * (mean[:, 0] - course.mean(slot - 1))
-        added = course.noise_var(slot)
-    stays = 1.0 - turnover
-    factor = np.ones(mean.shape)
-    factor[:, 0], factor[:, first:] = a, stays
-    mean[:, first:] *= stays
-    cov *= factor[:, :, None] * factor[:, None, :]
-    cov[:, 0, 0] += added
-    people = np.maximum(mean[:, :1], 1.0)
-    cov[:, first:, first:] += _sums_to_zero((1.0 - stays * stays) * people * shares)
+def _update(
+    mean: Floats, cov: Floats, public: Floats, records: SlotRecords, settled: Bools, point: tuple[Floats, Floats]
+) -> None:
+    """Take the records of a slot into account, in place.
+
+    Where the filter has b, z = H r + b + delta is linear. Where it has g, the product (H + g) r is linearised at a
+    `point`: shares (d, m) and crowd (d,) that are drawn back already. The rest is the product of what is off in both;
+    its mean is subtracted, and its variance counts as noise.
+    """
+    servers, places, which = public.shape[1], 1 + records.origins, settled[:, None]
+    share = np.where(which, point[0][:, records.origins], public[:, records.origins])
+    crowd = np.where(settled, point[1], 1.0)[:, None]
+    common = share[:, :, None] * cov[:, :1] + crowd[:, :, None] * cov[:, places] + cov[:, servers + places]
+    both, crowd_var, share_var = cov[:, 0, places], cov[:, :1, 0], np.einsum("dkk->dk", cov[:, places[:, None], places])
+    counted = public[:, records.origins] + mean[:, places]
+    expected = np.where(which, counted * mean[:, :1] + both, public[:, records.origins] * mean[:, :1] + mean[:, places])
+    innovation = records.noisy.T - expected - mean[:, servers + places]
+    share_off, crowd_off = counted - share, mean[:, :1] - crowd
+    rest = crowd_var * (share_var + share_off * share_off) + both * both
+    rest = rest + crowd_off * (crowd_off * share_var + 2.0 * share_off * both)
+    joint = share[:, None, :] * common[:, :, :1] + crowd[:, :, None] * common[:, :, places]
+    joint = joint + common[:, :, servers + places]
+    joint = 0.5 * (joint + joint.swapaxes(1, 2))
+    own = np.maximum(np.einsum("dkk->dk", joint), 0.0)
+    noise = np.maximum(records.noise_var, ROUNDING) + np.where(which, np.maximum(rest, 0.0), 0.0) + _LEAST_NOISE * own
+    usual = own + noise
+    noise = noise + usual * (np.maximum(np.square(innovation) / (LIMIT * usual), 1.0) - 1.0)
+    np.einsum("dkk->dk", joint)[...] += noise
+    gains = np.linalg.solve(_square_root(joint), np.concatenate([common, innovation[:, :, None]], axis=2))
+    gain, normalised = gains[:, :, :-1], gains[:, :, -1]
+    mean += np.einsum("dkn,dk->dn", gain, normalised)
+    cov -= gain.swapaxes(1, 2) @ gain
+    cov += cov.swapaxes(1, 2).copy()
+    cov *= 0.5
+
+
+def _square_root(matrices: Floats) -> Floats:
+    """Return R with R R^T = each of the matrices, which are positive up to rounding."""
+    try:
+        return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(matrices)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, _LEAST_NOISE * values[:, -1:]))[:, None, :])
+
+
+def _settled(
+    mean: Floats, cov: Floats, scale: Floats, settled: Bools, public: Floats, point: tuple[Floats, Floats]
+) -> tuple[Floats, Bools]:
+    """Turn errors of shares from people into parts of the crowd, in place, where so much is known of it.
+
+    Returns scale and `settled`. With g = b/r, linearised at the `point`, an error of g is (that of b - g times that of
+    r)/r.
+    """
+    now = ~settled & (cov[:, 0, 0] < np.square(_SETTLED_PART * np.maximum(mean[:, 0], 1.0)))
+    if not now.any():
+        return scale, settled
+    part = slice(1, public.shape[1] + 1)
+    errors, people = (point[0] - public)[now], point[1][now][:, None]
+    turn = np.tile(np.eye(mean.shape[1]), (len(people), 1, 1))
+    np.einsum("dii->di", turn)[:, part] = 1.0 / people
+    turn[:, part, 0] = -errors / people
+    turned = turn @ cov[now] @ turn.swapaxes(1, 2)
+    turned = 0.5 * (turned + turned.swapaxes(1, 2))
+    moved = mean[now]
+    moved[:, part] = errors + (moved[:, part] - errors * moved[:, :1]) / people
+    turned[:, part, part] += _sums_to_zero(np.square(_FIRST_ERROR * np.maximum(public[now] + moved[:, part], 0.0)))
+    mean[now], cov[now] = moved, turned
+    return np.where(now, scale / point[1], scale), settled | now
 
 
 def _sums_to_zero(var: Floats) -> Floats:

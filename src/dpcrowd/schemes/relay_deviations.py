@@ -128,17 +128,14 @@ def slot_records(
     noise_var = np.where(has, table.var.reshape(runs, servers)[run][:, origins].T[..., None], 1.0)
     by_run = table.by_region.reshape(runs, servers, -1)
     partition = are_partitioned(by_run)
-    shares, share_var = by_run.swapaxes(0, 1)[:, run], 0.0
-    if state.learned is not None:
-        place = slot % state.lag
-        shares, share_var = state.learned.shares[place][:, rows], state.learned.var[place][origins][:, rows]
+    shares = by_run.swapaxes(0, 1)[:, run]
     share = shares[origins]
     with np.errstate(invalid="ignore", divide="ignore"):
         claim = ordered_sum(noisy) / ordered_sum(np.where(has, share, 0.0))
     expected = np.where(np.isfinite(prior[1][rows]), prior[0][rows], np.nan_to_num(claim))
     expected = np.where(np.isfinite(reference.level_var[rows]), reference.level[rows], expected)
     people = np.maximum(expected, 1.0)
-    usual = noise_var + np.maximum(share * (1.0 - share) * people, ROUNDING) + share_var * np.square(people)
+    usual = noise_var + np.maximum(share * (1.0 - share) * people, ROUNDING)
     factor = _guard(state, slot, rows, origins, (noisy, noise_var, share, usual), reference)
     noise = np.where(has, noise_var + usual * (factor - 1.0), np.inf)
     return PersistentRecords(origins, noisy, noise, shares, people, partition[run])

@@ -30,7 +30,14 @@ from dpcrowd.schemes.relay_deviations import (
     keep_final_deviations,
     move_deviations,
 )
-from dpcrowd.schemes.relay_shares import fuse_learned, learn_final, own_records, pass_many_slots
+from dpcrowd.schemes.relay_shares import (
+    fuse_learned,
+    keep_final_filters,
+    keep_shares,
+    missing_slots,
+    own_records,
+    pass_many_slots,
+)
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "expected_level", "prior_of", "skip_slots"]
@@ -67,6 +74,7 @@ def end_slot(state: RelayState, slot: int, oldest: Ints, guard: bool, engine: En
     The guard's priors change with it, so a server sums all slots from its oldest change on again.
     """
     state.last = np.array(slot)
+    _complete_filters(state, int(oldest.min()), engine)
     for one in range(int(oldest.min()), slot + 1):
         _filter(state, one, oldest <= one, guard, engine)
 
@@ -96,6 +104,7 @@ def _jump(state: RelayState, slot: int) -> None:
     ahead = predict_ahead_matrix if setting.form == "matrix" else predict_ahead
     first = (int(state.last) + 1) % state.lag
     base, base_var = state.mean[first], state.mean_var[first]
+    former_base = state.base.copy(), state.base_var.copy()
     state.base, state.base_var = ahead(base, base_var, setting.model, steps - 1, slot - state.lag)
     state.base_known, state.base_recent = state.known[first].copy(), state.recent[first].copy()
     if state.scores is not None:
@@ -113,7 +122,7 @@ def _jump(state: RelayState, slot: int) -> None:
         mean[:], var[:] = moved
     reset_banks(state)
     move_deviations(state, first, steps)
-    pass_many_slots(state)
+    pass_many_slots(state, (int(state.last) - state.lag, slot - state.lag), former_base)
     state.last = np.array(slot)
 
 
@@ -154,11 +163,10 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
             prior_var = np.where(known[:, None, None], prior_var, var)
     else:
         prior, prior_var = predict(mean, var, model, slot)
-    if state.cross is not None:
+    if state.cross is not None or state.learned is not None:
         reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
-        doubted = prior_var * np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
-        fuse = fuse_deviations if state.learned is None else fuse_learned
-        mean, var = fuse(state, slot, active, (prior, doubted), reference, engine)
+        doubted = prior_var * _doubt(state, place)[:, None]
+        mean, var = _fuse(state, slot, active, (prior, doubted), reference, engine)
         state.mean[place][active], state.mean_var[place][active] = mean[active], var[active]
         state.known[place][active] = np.isfinite(var[active]).all(axis=1)
         return
@@ -169,7 +177,7 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     spread = np.where(known[:, None], diagonal(prior_var), np.inf)
     full = np.zeros((*state.info[place].shape, state.info.shape[2]))
     _sum(state, slot, active, known, (prior, spread), recent if guard else None, engine, full=full)
-    doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None, None]
+    doubt = _doubt(state, place)[:, None, None]
     rows = active  # of the others, no sum over groups is kept: their posteriors stay
     if state.table(slot).groups is None:
         rows = np.ones_like(active)
@@ -193,16 +201,38 @@ def _filter_bank(
     prior, prior_var = combined(priors, beliefs)
     known, recent = before
     reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
-    doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
-    if state.cross is not None:
+    doubt = _doubt(state, place)[:, None]
+    if state.cross is not None or state.learned is not None:
         doubted = prior, prior_var * doubt
-        fuse = fuse_deviations if state.learned is None else fuse_learned
-        sums = equivalent_sums(doubted, fuse(state, slot, active, doubted, reference, engine))
+        sums = equivalent_sums(doubted, _fuse(state, slot, active, doubted, reference, engine))
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
     priors.var *= doubt
     state.bank.put(place, update_bank(priors, state.y[place], state.info[place], beliefs))
     state.mean[place], state.mean_var[place] = combined(state.bank.at(place), beliefs)
     state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
+
+
+def _fuse(
+    state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], reference: Reference, engine: Engine
+) -> tuple[Floats, Floats]:
+    """Return means and variances after the records of a slot, where servers deviate from their shares for long."""
+    if state.learned is not None:
+        return fuse_learned(state, slot, active, prior, _doubt(state, slot % state.lag), engine)
+    return fuse_deviations(state, slot, active, prior, reference, engine)
+
+
+def _doubt(state: RelayState, place: int) -> Floats:
+    """Return the factor by which the variance of the prior is enlarged, (N,): the records say that it is off."""
+    return np.where(state.scale[place] > OFF, state.scale[place], 1.0)
+
+
+def _complete_filters(state: RelayState, until: int, engine: Engine) -> None:
+    """Run the filters of learned shares over slots before `until` again, if they are missing."""
+    everybody = np.ones(state.setting.servers, dtype=np.bool_)
+    for slot in missing_slots(state, until):
+        prior, prior_var = prior_of(state, slot)
+        doubt = _doubt(state, slot % state.lag)
+        fuse_learned(state, slot, everybody, (prior, prior_var * doubt[:, None]), doubt, engine, again=True)
 
 
 def _sum(
@@ -273,6 +303,9 @@ def _held_records(
 def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
     """Make slot - L final, of which no record is taken any more: the filter starts from its state."""
     place, setting = slot % state.lag, state.setting
+    _complete_filters(state, int(state.last) + 1, engine)
+    keep_final_filters(state, slot)
+    keep_shares(state, place)  # records of the slot that is final now are judged by all that is known of their shares
     if slot >= state.lag:
         if state.scores is not None:
             held, table, words, taken = _held_records(state, slot - state.lag, engine)
@@ -290,8 +323,6 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             state.base_recent[:] = state.recent[place]
         if state.bank is not None:
             state.base_bank = state.bank.at(place).copy()
-    if state.learned is not None:
-        learn_final(state, slot, engine)
     if setting.observation != "paper":  # which does not look at the level
         state.level[place], state.level_var[place] = expected_level(state, slot)
     if state.scores is not None:

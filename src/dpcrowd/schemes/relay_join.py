@@ -69,9 +69,10 @@ class FinalisedState:
                     "paper", which does not look at it
     bank            (3, beliefs, d): means, variances and weights of the base's beliefs; None: the filters do not learn
     cross           (origins, d) of the base, as in `RelayState`; None: deviations are not remembered
-    learned         (3, L, origins, d) learned shares, their variances and what their errors have in common; None: they
-                    are not learned, and there is none of the next three
-    learner         (d, n), n = 2 origins + 1: what is known of crowd, shares and deviations
+    learned         (2, L, origins, d) learned shares and their variances; None: they are not learned, and there is
+                    none of the next three
+    learner         (d, n + 2), n = 2 origins + 1: what is known of crowd, shares and deviations, its scale, and
+                    whether it is settled (`filters.share_learning.ShareFilter`)
     learner_cov     (d, n (n + 1)/2): lower halves of its covariances; learner_begun (1 + origins,): whether it
                     knows a crowd, and whom it has heard
     score, usual    (origins,), (); penalty (L, origins), suspicious (L,); None: nothing is remembered of origins
@@ -228,8 +229,7 @@ class FinalisedState:
         if self.cross is not None:
             _check_means("cross", self.cross)
         if self.learned is not None and self.learner is not None and self.learner_cov is not None:
-            shares, var, common = self.learned
-            _check_means("learned", common)
+            shares, var = self.learned
             if not ((shares > 0.0) & (shares <= 1.0)).all() or not ((var >= 0.0) & (var <= _LARGEST)).all():
                 raise BadInput("a finalised state with learned shares that are not above 0 and at most 1.")
             _check_means("learner", self.learner)

@@ -1,34 +1,36 @@
-"""Relay with learned shares: final records say which part of the crowd each server counts (`filters.share_learning`).
+"""Relay with learned shares: records say which part of the crowd each server counts (`filters.share_learning`).
 
-What is learned up to slot s - L, which accepts no more records, is what the filter uses in slot s, with the variances
-that remain: so the estimate is still a function of the set of records. Receivers that have had the same final records
-share one learner; where records travel to all servers that is one per run. Guard, scores and innovations compare with
-the learned shares, too.
+One joint filter per region follows the crowd, the shares and the deviations over the records that a receiver has, and
+the release is its crowd. When records arrive late, it runs again from the slot of the oldest one. Receivers that have
+had the same records share one filter: where records travel to all servers within a slot that is one per run.
+
+What is learned up to slot s - L, which accepts no more records, is what guard, scores and innovations compare records
+of slot s with. So everything is still a function of the set of records.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
-from dpcrowd.filters.records import RecordTable, Reference, held_pairs
+from dpcrowd.filters.records import RecordTable, held_pairs
 from dpcrowd.filters.share_learning import (
-    FinalSlot,
-    ShareLearner,
-    forget_crowd,
-    learn_shares,
-    shrunk_shares,
-    start_learner,
+    ShareFilter,
+    SlotRecords,
+    Step,
+    former_filter,
+    learn_slot,
+    learned_crowd,
+    start_filter,
 )
-from dpcrowd.filters.uncertain_shares import fuse_uncertain, retention
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.base import Setting
-from dpcrowd.schemes.relay_deviations import slot_records
-from dpcrowd.schemes.relay_state import LearnedShares, RelayState
+from dpcrowd.schemes.relay_state import LearnedShares, RelayState, ShareLearner
 
 __all__ = [
     "begin_learning",
@@ -36,8 +38,10 @@ __all__ = [
     "finalised_shares",
     "full_matrices",
     "fuse_learned",
-    "learn_final",
+    "keep_final_filters",
+    "keep_shares",
     "learned_back_in_time",
+    "missing_slots",
     "own_records",
     "pass_many_slots",
     "take_shares",
@@ -57,42 +61,104 @@ def begin_learning(state: RelayState, shares: Floats) -> None:
             "shares are learned where every user is at one server, but these do not sum to 1 in every region; leave "
             "the share width out, or give shares of a partition."
         )
-    receivers = setting.servers // setting.runs
-    learner = start_learner(by_run / total, setting.share_width, np.repeat(np.arange(setting.runs), receivers))
+    public = by_run / total
+    filters = [start_filter(one, setting.share_width) for one in public]
+    members = np.repeat(np.arange(setting.runs), setting.servers // setting.runs)
     shape = (state.lag, servers, setting.servers, setting.regions)
-    state.learned = LearnedShares(np.empty(shape), np.empty(shape), np.empty(shape), learner)
+    learner = _learner(filters, members, public)
+    state.learned = LearnedShares(np.empty(shape), np.empty(shape), learner, filters=[None] * state.lag)
     for place in range(state.lag):
-        _put(state, state.learned, place)
+        keep_shares(state, place)
 
 
-def learn_final(state: RelayState, slot: int, engine: Engine) -> None:
-    """Learn from slot - L, which is final, and keep what is known for a new slot, which takes its place."""
-    learned = state.learned
-    assert learned is not None
-    learner, place = learned.learner, slot % state.lag
-    if slot >= state.lag:
-        held = _held(state, slot - state.lag, engine, np.ones(state.setting.servers, dtype=np.bool_))
-        _split(learner, held)
-        for one in range(len(learner.mean)):
-            _learn(state, one, slot - state.lag, held)
-    _put(state, learned, place)
+def missing_slots(state: RelayState, until: int) -> list[int]:
+    """Return the slots of the lag before `until` of which no filter is known: it is not part of a saved state."""
+    if state.learned is None:
+        return []
+    slots = range(max(int(state.last) - state.lag + 1, 0), until)
+    return [slot for slot in slots if state.learned.filters[slot % state.lag] is None]
 
 
-def pass_many_slots(state: RelayState) -> None:
-    """Go on when more than L slots have passed without records: every slot knows what was known in the last one."""
+def keep_final_filters(state: RelayState, slot: int) -> None:
+    """Keep what is known after slot - L, which is final when a slot begins."""
+    learned, place = state.learned, slot % state.lag
+    if learned is None or slot < state.lag:
+        return
+    filters = learned.filters[place]
+    assert filters is not None
+    _keep(learned, filters)
+    learned.filters[place] = None
+
+
+def keep_shares(state: RelayState, place: int) -> None:
+    """Let the slot at a place compare records with the shares that are known from final slots."""
     learned = state.learned
     if learned is None:
         return
-    forget_crowd(learned.learner)
+    base = _base_filters(learned)
+    for one, members in _classes(base):
+        public = learned.learner.public[learned.learner.members[members[0]]]
+        crowd = learned_crowd(one, public, state.setting.share_width)
+        learned.shares[place][:, members] = crowd.shares[:, None]
+        learned.var[place][:, members] = crowd.share_var[:, None]
+
+
+def pass_many_slots(state: RelayState, slots: tuple[int, int], before: tuple[Floats, Floats]) -> None:
+    """Go on when more than L slots have passed without records, between two slots of the base.
+
+    before  means and variances (N, d) of the base in the earlier one
+    """
+    learned = state.learned
+    if learned is None:
+        return
+    _keep(learned, _without_records(state, before, (state.base, state.base_var), slots))
+    learned.filters = [None] * state.lag
     for place in range(state.lag):
-        _put(state, learned, place)
+        keep_shares(state, place)
 
 
 def learned_back_in_time(state: RelayState, fresh: RelayState) -> None:
-    """Let a state after an earlier slot know the shares that were learned until now."""
-    if state.learned is not None:
-        fresh.learned = state.learned
-        pass_many_slots(fresh)
+    """Let a state after an earlier slot know what was learned until now."""
+    learned = state.learned
+    if learned is None:
+        return
+    latest = int(state.last) % state.lag
+    fresh.learned = learned
+    if (filters := learned.filters[latest]) is not None:
+        _keep(learned, filters)
+    before = state.mean[latest], state.mean_var[latest]
+    moved = _without_records(state, before, (fresh.base, before[1]), (int(state.last), -1), same_people=True)
+    _keep(learned, moved)
+    learned.filters = [list(moved) for _ in range(state.lag)]
+    for place in range(state.lag):
+        keep_shares(fresh, place)
+
+
+def _without_records(
+    state: RelayState,
+    before: tuple[Floats, Floats],
+    after: tuple[Floats, Floats],
+    slots: tuple[int, int],
+    *,
+    same_people: bool = False,
+) -> list[ShareFilter]:
+    """Return the filters of all receivers when the crowd has moved, and no record has arrived.
+
+    same_people  whether the time has changed, and nothing else
+    """
+    learned, width = state.learned, state.setting.share_width
+    assert learned is not None
+    base = _base_filters(learned)
+    moved = list(base)
+    for one, members in _classes(base):
+        step = _step(state.setting, members[0], before, after, slots)
+        if same_people:
+            step = replace(step, transition=np.ones_like(step.transition), added=np.zeros_like(step.added), stays=1.0)
+        public = learned.learner.public[learned.learner.members[members[0]]]
+        changed = learn_slot(one, public, learned.shares[0][:, members[0]], width, step, None)
+        for receiver in members:
+            moved[receiver] = changed
+    return moved
 
 
 def finalised_shares(state: RelayState) -> dict[str, Floats | Ints | None]:
@@ -100,12 +166,12 @@ def finalised_shares(state: RelayState) -> dict[str, Floats | Ints | None]:
     learned = state.learned
     if learned is None:
         return dict.fromkeys(("learned", "learner", "learner_cov", "learner_begun"))
-    learner, (rows, columns) = learned.learner, _lower(state.servers)
+    one, (rows, columns) = _base_filters(learned)[0], np.tril_indices(2 * state.servers + 1)
     return {
-        "learned": np.stack([learned.shares[:, :, 0], learned.var[:, :, 0], learned.common[:, :, 0]]),
-        "learner": learner.mean[0],
-        "learner_cov": learner.cov[0][:, rows, columns],
-        "learner_begun": np.concatenate([learner.begun, learner.heard[0]]),
+        "learned": np.stack([learned.shares[:, :, 0], learned.var[:, :, 0]]),
+        "learner": np.concatenate([one.mean, one.scale[:, None], one.settled[:, None]], axis=1),
+        "learner_cov": one.cov[:, rows, columns],
+        "learner_begun": np.concatenate([[int(one.begun)], one.heard.astype(np.int64)]),
     }
 
 
@@ -116,10 +182,11 @@ def take_shares(
     if fresh.learned is None or learned is None or mean is None or cov is None or begun is None:
         return
     mine = fresh.learned
-    mine.shares[:, :, 0], mine.var[:, :, 0], mine.common[:, :, 0] = learned
-    learner = fresh.learned.learner
-    learner.mean[0], learner.cov[0] = mean, full_matrices(cov)
-    learner.begun[0], learner.heard[0] = begun[0], begun[1:]
+    mine.shares[:, :, 0], mine.var[:, :, 0] = learned
+    known, heard = bool(begun[0]), begun[1:] > 0
+    values, scale, settled = mean[:, :-2].copy(), mean[:, -2].copy(), mean[:, -1] > 0.0
+    _keep(mine, [ShareFilter(values, full_matrices(cov), scale, known, heard, settled)])
+    mine.filters = [None] * fresh.lag
 
 
 def full_matrices(lower: Floats) -> Floats:
@@ -130,21 +197,6 @@ def full_matrices(lower: Floats) -> Floats:
     matrices[:, rows, columns] = lower
     matrices[:, columns, rows] = lower
     return matrices
-
-
-def _lower(servers: int) -> tuple[Ints, Ints]:
-    return np.tril_indices(2 * servers + 1)
-
-
-def _put(state: RelayState, learned: LearnedShares, place: int) -> None:
-    """Keep what is known now for the slot at a place."""
-    learner = learned.learner
-    for one in range(len(learner.mean)):
-        shares, var, common = shrunk_shares(learner, one, state.setting.share_width)
-        members = np.flatnonzero(learner.members == one)
-        learned.shares[place][:, members] = shares[:, None]
-        learned.var[place][:, members] = var[:, None]
-        learned.common[place][:, members] = common[:, None]
 
 
 def own_records(state: RelayState, slot: int, engine: Engine, active: Bools) -> tuple[Holdings, RecordTable]:
@@ -167,29 +219,51 @@ def own_records(state: RelayState, slot: int, engine: Engine, active: Bools) -> 
 
 
 def fuse_learned(
-    state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], reference: Reference, engine: Engine
+    state: RelayState,
+    slot: int,
+    active: Bools,
+    prior: tuple[Floats, Floats],
+    doubt: Floats,
+    engine: Engine,
+    *,
+    again: bool = False,
 ) -> tuple[Floats, Floats]:
-    """Do what `relay_deviations.fuse_deviations` does, with learned shares."""
-    learned = state.learned
-    assert learned is not None and state.cross is not None and state.base_cross is not None
-    place, depth, model = slot % state.lag, len(state.cross), state.setting.model
-    before = state.cross[(slot - 1) % depth]
-    if slot in (0, int(state.last) - state.lag + 1):
-        before = state.base_cross
-    rows = np.flatnonzero(active)
-    shares, share_var = learned.shares[place][:, rows], learned.var[place][:, rows]
-    known = np.isfinite(reference.level_var[rows])
-    people = np.maximum(np.where(known, reference.level[rows], np.nan_to_num(prior[0][rows])), 1.0)
-    stays = retention(shares, share_var, people, state.setting.turnover)
-    carried = before[:, rows] * (model.diagonal_transition * stays)
+    """Return means and variances (N, d) after a slot's records, and keep the filters of those in `active`.
+
+    prior  means and variances (N, d), which come back where a receiver is not active or has no records
+    doubt  (N,) the factors that these variances contain, because records contradict what was expected
+    again  whether the slot was fused before, and its filters alone are missing
+    """
+    learned, place, setting = state.learned, slot % state.lag, state.setting
+    assert learned is not None
+    from_base = slot in (0, int(state.last) - state.lag + 1)
+    filters = _base_filters(learned) if from_base else learned.filters[(slot - 1) % state.lag]
+    assert filters is not None
+    before = (state.base, state.base_var)
+    if not from_base:
+        before = state.mean[(slot - 1) % state.lag], state.mean_var[(slot - 1) % state.lag]
+    held = _held(state, slot, engine, active)
     mean, var = prior[0].copy(), prior[1].copy()
-    records = slot_records(state, slot, active, rows, prior, reference, engine)
-    if records is not None:
-        common = learned.common[place][:, rows]
-        mean[rows], var[rows], carried = fuse_uncertain(
-            prior[0][rows], prior[1][rows], carried, records, share_var, common
-        )
-    state.cross[slot % depth][:, rows] = carried
+    after: list[ShareFilter] = list(learned.filters[place] or filters)
+    made: dict[tuple[int, bytes], tuple[ShareFilter, Floats, Floats]] = {}
+    for receiver in np.flatnonzero(active).tolist():
+        known = filters[receiver]
+        key = id(known), held[receiver].tobytes()
+        if key not in made:
+            records = _records(state, slot, receiver, held[receiver])
+            expected = prior
+            if again and records is None:
+                expected = state.mean[place], state.mean_var[place]
+            step = _step(setting, receiver, before, expected, (slot - 1, slot), doubt[receiver])
+            public = learned.learner.public[learned.learner.members[receiver]]
+            one = learn_slot(known, public, learned.shares[place][:, receiver], setting.share_width, step, records)
+            values = mean[receiver], var[receiver]
+            if records is not None and not again:
+                crowd = learned_crowd(one, public, setting.share_width)
+                values = crowd.crowd, crowd.crowd_var
+            made[key] = one, *values
+        after[receiver], mean[receiver], var[receiver] = made[key]
+    learned.filters[place] = after
     return mean, var
 
 
@@ -208,6 +282,53 @@ def check_learning(setting: Setting, max_hops: int | None) -> None:
         )
 
 
+def _step(
+    setting: Setting,
+    receiver: int,
+    before: tuple[Floats, Floats],
+    after: tuple[Floats, Floats],
+    slots: tuple[int, int],
+    doubt: float = 1.0,
+) -> Step:
+    """Return how the crowd of a receiver moves, by the means and variances (N, d) that it has before and after it.
+
+    slots  before and after it
+    doubt  the factor by which records have enlarged the variances after it
+    """
+    model, steps = setting.model, abs(slots[1] - slots[0])
+    transition = np.broadcast_to(model.diagonal_transition, (setting.regions,)) ** steps
+    growth = np.ones(setting.regions)
+    if model.course is not None:
+        earlier, later = (np.maximum(model.course.mean(slot), 1.0) for slot in slots)
+        growth = later / earlier
+    mean, var, expected, expected_var = (part[receiver] for part in (*before, *after))
+    known = np.isfinite(var) & np.isfinite(expected_var)
+    usual = np.where(known, expected_var, 0.0) / doubt
+    return Step(
+        transition=transition,
+        added=np.maximum(usual - np.square(transition) * np.where(known, var, 0.0), 0.0),
+        jump=(doubt - 1.0) * usual,
+        before=np.where(known, mean, 0.0),
+        expected=np.where(np.isfinite(expected_var), expected, 0.0),
+        expected_var=expected_var,
+        growth=growth,
+        stays=(1.0 - setting.turnover) ** steps,
+    )
+
+
+def _records(state: RelayState, slot: int, receiver: int, held: Bools) -> SlotRecords | None:
+    """Return the records of a slot that a receiver has; None: it has none."""
+    origins: Ints = np.flatnonzero(held)
+    if not len(origins):
+        return None
+    place, setting = slot % state.lag, state.setting
+    first = receiver // (setting.servers // setting.runs) * state.servers
+    noise_var = state.var[place][first + origins]
+    if state.scores is not None and state.suspicious[place, receiver]:
+        noise_var = noise_var * state.penalty[place, receiver, origins]
+    return SlotRecords(origins, state.noisy[place][first + origins], noise_var)
+
+
 def _held(state: RelayState, slot: int, engine: Engine, active: Bools) -> Bools:
     """Return which receivers have which records of a slot, (N, servers per run)."""
     holdings = state.holdings(slot, engine, active)
@@ -217,35 +338,49 @@ def _held(state: RelayState, slot: int, engine: Engine, active: Bools) -> Bools:
     return held & active[:, None]
 
 
-def _split(learner: ShareLearner, held: Bools) -> None:
-    """Divide classes of receivers that do not have the same records, in place."""
-    for one in range(len(learner.mean)):
-        members = np.flatnonzero(learner.members == one)
-        kinds, kind = np.unique(held[members], axis=0, return_inverse=True)
-        for number in range(1, len(kinds)):
-            learner.members[members[kind.ravel() == number]] = len(learner.mean)
-            for name in ("mean", "cov", "begun", "heard", "public"):
-                values = getattr(learner, name)
-                setattr(learner, name, np.concatenate([values, values[one : one + 1]]))
+def _base_filters(learned: LearnedShares) -> list[ShareFilter]:
+    """Return the filters of all receivers after the last slot that is final."""
+    learner = learned.learner
+    if learned.base is None or learned.base[0] is not learner.mean:
+        filters = []
+        for one in range(len(learner.mean)):
+            mean, cov, scale = learner.mean[one], learner.cov[one], learner.scale[one]
+            begun, heard = bool(learner.begun[one]), learner.heard[one] > 0
+            if scale.any():
+                filters.append(ShareFilter(mean, cov, scale, begun, heard, learner.settled[one] > 0))
+            else:
+                filters.append(former_filter(mean, cov, learner.public[one], heard, begun=begun))
+        learned.base = learner.mean, [filters[one] for one in learner.members]
+    return learned.base[1]
 
 
-def _learn(state: RelayState, one: int, slot: int, held: Bools) -> None:
-    """Let one class of receivers learn from a slot that is final."""
-    learned, place, setting = state.learned, slot % state.lag, state.setting
-    assert learned is not None
-    receiver = int(np.flatnonzero(learned.learner.members == one)[0])
-    origins: Ints = np.flatnonzero(held[receiver])
-    first = receiver // (setting.servers // setting.runs) * state.servers
-    noise_var = state.var[place][first + origins]
-    if state.scores is not None and state.suspicious[place, receiver]:
-        noise_var = noise_var * state.penalty[place, receiver, origins]
-    final = FinalSlot(
-        slot,
-        origins,
-        state.noisy[place][first + origins],
-        noise_var,
-        np.where(state.known[place, receiver], state.mean[place, receiver], np.nan),
-        state.mean_var[place, receiver],
-        learned.shares[place][:, receiver],
+def _keep(learned: LearnedShares, filters: list[ShareFilter]) -> None:
+    """Keep the filters of all receivers after the last slot that is final."""
+    classes = _classes(filters)
+    members = np.empty(len(filters), dtype=np.int64)
+    public = np.stack([learned.learner.public[learned.learner.members[receivers[0]]] for _, receivers in classes])
+    for number, (_, receivers) in enumerate(classes):
+        members[receivers] = number
+    learned.learner = _learner([one for one, _ in classes], members, public)
+    learned.base = learned.learner.mean, filters
+
+
+def _classes(filters: list[ShareFilter]) -> list[tuple[ShareFilter, list[int]]]:
+    """Return the different filters, and which receivers have each of them."""
+    classes: dict[int, tuple[ShareFilter, list[int]]] = {}
+    for receiver, one in enumerate(filters):
+        classes.setdefault(id(one), (one, []))[1].append(receiver)
+    return list(classes.values())
+
+
+def _learner(filters: list[ShareFilter], members: Ints, public: Floats) -> ShareLearner:
+    return ShareLearner(
+        mean=np.stack([one.mean for one in filters]),
+        cov=np.stack([one.cov for one in filters]),
+        begun=np.array([int(one.begun) for one in filters]),
+        heard=np.stack([one.heard.astype(np.int64) for one in filters]),
+        members=members,
+        public=public,
+        scale=np.stack([one.scale for one in filters]),
+        settled=np.stack([one.settled.astype(np.int64) for one in filters]),
     )
-    learn_shares(learned.learner, one, final, setting.model, setting.turnover)

@@ -6,7 +6,7 @@ server has it) and for one server on its own (its `mailbox` has the records that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dpcrowd.filters.ahead import moved_in_time
 from dpcrowd.filters.learning import Bank, Beliefs, beliefs_of, reset_bank, start_bank
 from dpcrowd.filters.origins import OriginScores
 from dpcrowd.filters.records import POOL, RecordTable
-from dpcrowd.filters.share_learning import ShareLearner
+from dpcrowd.filters.share_learning import ShareFilter
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.bit_spread import BitSpread, Words
 from dpcrowd.network.sparse_spread import SparseSpread
@@ -29,6 +29,7 @@ __all__ = [
     "GIVEN_UP",
     "LearnedShares",
     "RelayState",
+    "ShareLearner",
     "back_in_time",
     "considers_deviations",
     "fill_from_course",
@@ -52,18 +53,41 @@ MOST_IN_BITS = 8192
 
 
 @dataclass
+class ShareLearner:
+    """The filters of C classes of receivers, each of which has had the same records, after a slot; n = 2 m + 1.
+
+    mean, cov, scale  (C, d, n), (C, d, n, n), (C, d): see `filters.share_learning.ShareFilter`
+    begun, heard      (C,), (C, m) likewise; settled (C, d)
+    members           (N,) the class of each receiver
+    public            (C, m, d) public shares
+    """
+
+    mean: Floats
+    cov: Floats
+    begun: Ints
+    heard: Ints
+    members: Ints
+    public: Floats
+    scale: Floats = field(metadata={"later": True})
+    """0 in a state of an earlier build."""
+    settled: Ints = field(metadata={"later": True})
+
+
+@dataclass
 class LearnedShares:
     """Shares that a network's receivers have learned, slot t at place t mod L; see `relay_shares`.
 
-    shares, var  (L, servers per run, N, d) what a slot's filter uses, and the variances of its errors
-    common       (L, servers per run, N, d) what these errors have in common
+    shares, var  (L, servers per run, N, d) what a slot's records are compared with, and the variances of their errors
     learner      what was learned up to the last slot that is final
+    base         the mean of the learner from which it was made, and the same by receiver; None: it is not made yet
+    filters      by place, the filter of each receiver after the slot; None: it has to run again
     """
 
     shares: Floats
     var: Floats
-    common: Floats
     learner: ShareLearner
+    filters: list[list[ShareFilter] | None] = field(metadata={"saved": False})
+    base: tuple[Floats, list[ShareFilter]] | None = field(default=None, metadata={"saved": False})
 
 
 @dataclass
@@ -280,17 +304,17 @@ def start_state(
 
 def considers_deviations(setting: Setting, lag: int) -> bool:
     """Whether the filters remember what their errors have in common with the servers' persistent deviations."""
-    by_turnover = setting.turnover < 1.0 or setting.share_width > 0.0
-    if not by_turnover or setting.observation != "binomial" or setting.form != "diagonal":
+    servers, regions = servers_per_run(setting), setting.regions
+    if setting.share_width > 0.0:  # the joint filter of learned shares knows the deviations
+        if lag * regions * (2 * servers + 1) ** 2 > MOST_CROSS:
+            raise BadInput(
+                f"learned shares of {servers} servers in {regions} regions do not fit into memory; leave the share "
+                "width out, or take fewer servers, regions or slots of lag."
+            )
         return False
-    receivers = setting.servers // setting.runs
-    size = lag * servers_per_run(setting) * receivers * setting.regions
-    if setting.share_width > 0.0 and size > MOST_CROSS:
-        raise BadInput(
-            f"learned shares of {servers_per_run(setting)} servers in {setting.regions} regions do not fit into "
-            "memory; leave the share width out, or take fewer servers, regions or slots of lag."
-        )
-    return size <= MOST_CROSS
+    if setting.turnover == 1.0 or setting.observation != "binomial" or setting.form != "diagonal":
+        return False
+    return lag * servers * (setting.servers // setting.runs) * regions <= MOST_CROSS
 
 
 def fill_from_course(state: RelayState, until: int) -> None:

@@ -80,6 +80,9 @@ def load_into(state: Any, arrays: Arrays, name: str) -> None:
         if isinstance(old, Ledger):
             old.restore({key.removeprefix(f"{path}."): a for key, a in arrays.items() if key.startswith(f"{path}.")})
         elif isinstance(old, np.ndarray):
+            if f.metadata.get("later") and path not in arrays:
+                setattr(state, f.name, np.zeros_like(old))
+                continue
             _check(path, old, arrays)
             if type(state).__dataclass_params__.frozen:
                 old[...] = arrays[path]

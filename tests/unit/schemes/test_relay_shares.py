@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.snapshot import from_bytes
 from dpcrowd.sim.simulate import simulate
+from node_support_relay import facts_of
+from project_support import TESTS
+from schemes_support import bits
 
 _RNG = np.random.default_rng(0)
 COUNTS = (
@@ -59,6 +65,47 @@ def test_it_learns_beside_an_expected_course_and_a_bank_of_beliefs() -> None:
     learned, covered = total(composition=1.0, share_width=0.1, learn=True)
     assert learned < 0.5 * total(composition=1.0, learn=True)[0]
     assert covered > 0.88
+
+
+def test_wrong_public_shares_are_no_reason_for_suspicion() -> None:
+    """Whoever was suspected for a wrong share would count for nothing, and its share could never be learned."""
+
+    class Watched(Relay):
+        def release(self, state: Any, plan: Any, reading: Any) -> Any:
+            if state.learned is not None:  # a scheme of a user's own is tried beforehand, without learning
+                suspected.append(bool(self.suspects(state).any()))
+            return super().release(state, plan, reading)
+
+    suspected: list[bool] = []
+    settings = {name: SETTINGS[name] for name in SETTINGS if name not in ("reach", "lag")}
+    simulate(Watched(samples=20, hops_per_slot="all", lag=4), COUNTS, **settings, composition=0.5, share_width=0.1)
+    assert suspected == [False] * len(COUNTS)
+
+
+STORED = TESTS / "fixtures" / "v0.2.dev-15" / "states" / "relay-shares.state"
+"""Server 0 of three after slot 23, which has learned shares from its own records, as builds before stored it."""
+
+
+def test_a_state_of_an_earlier_build_goes_on() -> None:
+    """A server that forgot the shares, or that did not start, would lose what a month of records has shown."""
+    network = replace(facts_of(servers=3), observation="binomial", shares=np.array([0.2, 0.3, 0.5]))
+    server = replace(network, share_width=0.1, turnover=0.1).server(0)
+    server.restore(STORED.read_bytes())
+    saved = from_bytes(STORED.read_bytes())
+    assert "state.learned.learner.scale" not in saved
+    before = saved["state.learned.learner.mean"][0, :, 0]
+    for slot in range(24, 40):
+        server.observe(slot, [200, 150, 100])
+        release = server.hear()
+    assert np.isfinite(release.estimate).all()
+    assert (np.abs(release.estimate - before) < 5.0 * np.sqrt(release.variance)).all()
+    again = replace(network, share_width=0.1, turnover=0.1).server(0)
+    again.restore(server.save())
+    for one in (server, again):
+        one.observe(40, [200, 150, 100])
+    mine, theirs = server.hear(), again.hear()
+    assert bits(mine.estimate) == bits(theirs.estimate)
+    assert bits(mine.variance) == bits(theirs.variance)
 
 
 @pytest.mark.parametrize(
