@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dpcrowd.filters import ProcessModel, predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.smoothing import smooth, smooth_matrix
+from examples_support import examples
 from relay_support import CentralFilter
 from relay_worlds import draw_records, networks, play_records
 
@@ -117,7 +118,7 @@ def test_a_process_that_forgets_tells_nothing_of_the_past() -> None:
             assert not smooth_matrix(means, covs, known, np.ones((2, 1)), model)[2][0].any()
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(15))
 @given(networks(), st.integers(0, 10**6))
 def test_a_server_smooths_what_it_has(network: Any, seed: int) -> None:
     """The last L slots of a server: those of a central filter over its records, smoothed; the last one as released."""

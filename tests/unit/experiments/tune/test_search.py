@@ -256,7 +256,8 @@ def test_nothing_outside_the_span_is_looked_at() -> None:
     settings: dict[str, Any] = {"window": 10, "runs": 1, "evaluations": 8, "jobs": 1, **SMALL}
     one, other = (tune("rescuedp", counts, span="0:24", **settings) for counts in (COUNTS, future))
     assert toml_text(one) == toml_text(other)
-    late = tune("rescuedp", cut(counts_from_array(COUNTS), 12, 48), span="6:30", **settings)
+    later = cut(counts_from_array(COUNTS), 12, 48)
+    late = tune_sampling("dpcrowd", later, method="likelihood", span="6:30", runs=1, **SMALL)
     assert (late.first, late.last, late.slots) == (18, 42, 48)
     assert late.sha256 == counts_digest(COUNTS[18:42])
 
@@ -302,13 +303,20 @@ def test_a_region_without_a_likelihood_keeps_its_variance(monkeypatch: pytest.Mo
 
 def test_frequencies_give_a_full_matrix_from_moves_or_from_counts(tmp_path: Path) -> None:
     """The file says which of the two it is: only one of them knows who moved."""
-    settings: dict[str, Any] = {"transition": "frequencies", "runs": 1, "evaluations": 16, "jobs": 1, **SMALL}
-    moved = tune("dpcrowd", write_checkins(tmp_path / "checkins.csv"), out=tmp_path / "moved.toml", **settings)
+    settings: dict[str, Any] = {
+        "transition": "frequencies",
+        "window": 10,
+        "evaluations": 8,
+        "runs": 1,
+        "jobs": 1,
+        **SMALL,
+    }
+    moved = tune("rescuedp", write_checkins(tmp_path / "checkins.csv"), out=tmp_path / "moved.toml", **settings)
     assert moved.on.endswith("A from the moves of users")
     back = read_tuned(tmp_path / "moved.toml")
     np.testing.assert_array_equal(back.model.transition, moved.model.transition)
     np.testing.assert_allclose(back.model.transition.sum(axis=0), 1.0)
-    counted = tune("dpcrowd", COUNTS, form="matrix", **settings)
+    counted = tune("rescuedp", COUNTS, form="matrix", **settings)
     assert counted.on.endswith("A from consecutive counts (macro data)")
     assert counted.model.transition.shape == (2, 2)
 
