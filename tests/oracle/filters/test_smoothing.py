@@ -76,6 +76,7 @@ def test_diagonal_smoother(seed: int, a: float, quiet: int, doubted: bool) -> No
 
 @settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(0, 3), st.booleans())
+@pytest.mark.slow
 def test_matrix_smoother(seed: int, quiet: int, doubted: bool) -> None:
     """The same with people who move between regions, so that a region's past is told by another one's future."""
     rng = np.random.default_rng(seed)
@@ -120,6 +121,7 @@ def test_a_process_that_forgets_tells_nothing_of_the_past() -> None:
 
 @settings(max_examples=examples(15))
 @given(networks(), st.integers(0, 10**6))
+@pytest.mark.slow
 def test_a_server_smooths_what_it_has(network: Any, seed: int) -> None:
     """The last L slots of a server: those of a central filter over its records, smoothed; the last one as released."""
     rng = np.random.default_rng(seed)

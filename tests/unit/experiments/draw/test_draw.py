@@ -234,6 +234,7 @@ def _outside(svg: Path) -> list[str]:
     return cut
 
 
+@pytest.mark.slow
 def test_long_numbers_and_many_names_are_not_cut_off(tmp_path: Path) -> None:
     """Millions on an axis used to lose their first digit, and a legend of fourteen schemes both of its ends."""
     labels = ("rescuedp", "drescuedp", "dpcrowd-w", "dpcrowd-plus", "dpegasus", "dbd", "dba", "duniform", "dsample")

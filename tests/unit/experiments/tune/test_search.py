@@ -47,6 +47,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[SimulationConfig]:
 
 
 @pytest.mark.parametrize("scheme", TUNABLE)
+@pytest.mark.slow
 def test_every_scheme_gets_its_own_parameters_and_is_never_worse(scheme: str) -> None:
     """Present parameters are in the first population, so a result above them would be a bug of the search."""
     window = {"window": 10} if "finite" not in SCHEMES[scheme].kinds else {}
@@ -178,6 +179,7 @@ def test_crps_is_the_score_of_estimates_with_their_intervals() -> None:
     assert search.relative_crps(estimates, variances, truth, config) == 1.0
 
 
+@pytest.mark.slow
 def test_a_file_is_a_start_like_any_other() -> None:
     """Its parameters are those of the scheme that is tuned; they must not shadow the candidates."""
     settings: dict[str, Any] = {"window": 10, "runs": 1, "evaluations": 8, "jobs": 1, **SMALL}
@@ -195,6 +197,7 @@ def test_a_start_beyond_the_axes_is_still_the_one_to_beat(tried: list[Simulation
     assert tuned.tuning["theta"] == 0.0
 
 
+@pytest.mark.slow
 def test_a_budget_that_lasts_is_preferred() -> None:
     """With T_s/T = 0.02 servers took their samples in the first slots and then none: a good score on few runs."""
     more: dict[str, Any] = {"runs": 1, "evaluations": 12, "jobs": 1, **SMALL}
@@ -226,6 +229,7 @@ def test_of_budgets_that_do_not_last_the_longest_is_chosen(monkeypatch: pytest.M
     assert best.scores is scores[-1], "the last of them loses the fewest slots"
 
 
+@pytest.mark.slow
 def test_the_burn_in_fits_a_short_series() -> None:
     """Twenty slots that are not scored would leave nothing of a series of as many."""
     settings: dict[str, Any] = {"servers": 4, "density": 0.5, "runs": 1, "method": "likelihood"}
@@ -249,6 +253,7 @@ def test_a_part_of_a_finite_stream_gets_its_part_of_epsilon() -> None:
     assert np.shape(_on_span(configure("dpcrowd", COUNTS, shares=shares, **SMALL), 12, 24).shares) == (12, 4)
 
 
+@pytest.mark.slow
 def test_nothing_outside_the_span_is_looked_at() -> None:
     """Tuned on the past, with any future, the parameters are the same."""
     future = COUNTS.copy()
@@ -301,6 +306,7 @@ def test_a_region_without_a_likelihood_keeps_its_variance(monkeypatch: pytest.Mo
     np.testing.assert_allclose(tuned.model.process_var, [own[0], 17.0], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_frequencies_give_a_full_matrix_from_moves_or_from_counts(tmp_path: Path) -> None:
     """The file says which of the two it is: only one of them knows who moved."""
     settings: dict[str, Any] = {
@@ -336,6 +342,7 @@ def test_the_variance_goes_with_the_transition() -> None:
     assert tune_module._process(config, None, truths) is config.data.model
 
 
+@pytest.mark.slow
 def test_identity_takes_the_place_of_a_full_matrix() -> None:
     """Q then covers the moves, too, as the diagonal form has it."""
     settings: dict[str, Any] = {"slots": 40, "window": 10, "runs": 1, "evaluations": 8, "jobs": 1, **SMALL}

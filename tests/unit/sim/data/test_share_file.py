@@ -99,6 +99,7 @@ def test_servers_that_overlap_have_shares_by_region(kind: str, turnover: float) 
 
 
 @pytest.mark.parametrize("shares", [[0.2, 0.3, 0.5], [0.4, 0.9, 0.7]])
+@pytest.mark.slow
 def test_shares_that_are_the_same_in_all_regions_change_nothing(shares: list[float]) -> None:
     """One number per server is the special case, in every scheme that filters or averages, bit for bit."""
     counts = np.random.default_rng(0).poisson([300, 40], (24, 2)).tolist()

@@ -47,6 +47,7 @@ def test_the_shortest_slot_is_found() -> None:
     assert str(solution) == f"slots of {duration_text(solution.value)}"
 
 
+@pytest.mark.slow
 def test_a_shorter_slot_does_not_change_which_regions_count() -> None:
     """In a slot of a second no region has 1000 people; the goal is still about those that were meant."""
     goal = parse_goal("40% in every region above 1000", LEVELS)
