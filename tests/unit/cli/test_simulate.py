@@ -282,6 +282,7 @@ def test_numbers_are_short(value: float | None, shown: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.slow
 def test_a_plot_is_drawn_beside_the_result(ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The plot is an extra: the object on standard output stays the same."""
     path = tmp_path / f"errors.{ending}"

@@ -138,6 +138,7 @@ def test_parts_tell_numbers_and_confidence(claim: Claim) -> None:
     assert len(cases) == len(set(cases)), "two parts with one name"
 
 
+@pytest.mark.slow
 def test_each_scheme_that_a_claim_names_can_make_it_fail() -> None:
     """A scheme that is left out of a comparison by mistake would never be seen to lose."""
     named = {
