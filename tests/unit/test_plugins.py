@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput, BrokenPlugin
+from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
 from dpcrowd.plugins import find_plugin, make_scheme, package_of, plugin_digest, scheme_class
 from dpcrowd.schemes.flooding import Flooding
 from dpcrowd.schemes.registry import SCHEMES
@@ -224,6 +226,8 @@ def test_they_are_compared_with_the_paper_in_a_report(
     words = ["reproduce", "plugins", "--quick", "--runs", "2", "--jobs", "1", "--out", str(out)]
     words += ["--scheme", "lazy", "--data", "crowd_extras:market", "--graph", "star"]
     monkeypatch.setattr("dpcrowd.experiments.points.plan.RunPlan.servers", 6)
+    monkeypatch.setattr("dpcrowd.experiments.draw.canvas._DPI", 40)
+    monkeypatch.setattr("dpcrowd.experiments.reproduce.measure_slot_cost", partial(measure_slot_cost, 5))
     assert main(words) == 0
     assert "lazy" in (out / "figure10-plugins.svg").read_text(encoding="utf-8")
     page = (out / "index.html").read_text(encoding="utf-8")

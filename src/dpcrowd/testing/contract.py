@@ -9,12 +9,12 @@ import numpy as np
 from dpcrowd.privacy import SeededNoise
 from dpcrowd.schemes.base import Release, run_slot
 from dpcrowd.testing.trial import ContractBroken, Trial, overwritten
-from dpcrowd.testing.world import bits, fingerprint, hearing_of, make_world, same
+from dpcrowd.testing.world import WINDOW, bits, fingerprint, hearing_of, make_world, same
 
 __all__ = ["CHECKS"]
 
 _PARTS = ("estimate", "variance", "sampled", "charge", "speaks")
-_BATCH_SLOTS = 24
+_BATCH_SLOTS = 2 * WINDOW
 _OTHER_SEED = 1  # of a world whose graph has the same largest degree as the standard one, for 1 and for 4 regions
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dpcrowd.filters import ProcessModel, predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.smoothing import smooth, smooth_matrix
+from examples_support import examples
 from relay_support import CentralFilter
 from relay_worlds import draw_records, networks, play_records
 
@@ -75,6 +76,7 @@ def test_diagonal_smoother(seed: int, a: float, quiet: int, doubted: bool) -> No
 
 @settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(0, 3), st.booleans())
+@pytest.mark.slow
 def test_matrix_smoother(seed: int, quiet: int, doubted: bool) -> None:
     """The same with people who move between regions, so that a region's past is told by another one's future."""
     rng = np.random.default_rng(seed)
@@ -117,8 +119,9 @@ def test_a_process_that_forgets_tells_nothing_of_the_past() -> None:
             assert not smooth_matrix(means, covs, known, np.ones((2, 1)), model)[2][0].any()
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(15))
 @given(networks(), st.integers(0, 10**6))
+@pytest.mark.slow
 def test_a_server_smooths_what_it_has(network: Any, seed: int) -> None:
     """The last L slots of a server: those of a central filter over its records, smoothed; the last one as released."""
     rng = np.random.default_rng(seed)

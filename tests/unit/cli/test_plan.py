@@ -19,6 +19,7 @@ CALM = ["plan", "--level", "5000", "--process-var", "400", "--servers", "4", "--
 """One region that needs no advice, which takes most of the time of a plan."""
 
 
+@pytest.mark.slow
 def test_the_tables_say_what_to_choose(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Operators read this once and build a network from it."""
     toml = tmp_path / "plan.toml"
@@ -91,6 +92,7 @@ def test_defaults_do_not_replace_what_a_network_states(tmp_path: Path, capsys: p
     assert not any("this plan has" in remark for remark in summary["remarks"])
 
 
+@pytest.mark.slow
 def test_a_large_error_is_a_plain_number(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody reads 1.19e+03% at a glance."""
     epsilon = "0.000001"

@@ -28,7 +28,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same command on a plan of seconds."""
 
     def plan(**asked: Any) -> Any:
-        return tiny_plan(slots=22, seed=asked["seed"], runs=2, epsilons=(0.1, 1.0), intervals=(1, 20))
+        return tiny_plan(slots=22, seed=asked["seed"], runs=2, epsilons=(0.1, 1.0), intervals=(1, 20), windows=(20,))
 
     monkeypatch.setattr(reproduce_module, "make_plan", plan)
     monkeypatch.setattr(reproduce_module, "measure_slot_cost", partial(measure_slot_cost, 5))

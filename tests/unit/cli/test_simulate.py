@@ -77,11 +77,12 @@ def test_one_run_has_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
     assert row["are"]["mean"] > 0
 
 
+SHORT: dict[str, Any] = {**TINY, "slots": 16}
 CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
     "plain": ([], {}),
     "seed": (["--seed", "7"], {"seed": 7}),
     "epsilon": (["--epsilon", "0.3"], {"epsilon": 0.3}),
-    "horizon": (["--horizon", "20"], {"horizon": 20}),
+    "horizon": (["--horizon", "12"], {"horizon": 12}),
     "roaming": (["--users", "roaming"], {"users": "roaming"}),
     "binomial": (["--observation", "binomial"], {"observation": "binomial"}),
     "partition": (["--shares", "partition"], {"shares": "partition"}),
@@ -107,8 +108,8 @@ CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
 def test_numbers_are_those_of_the_python_api(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An option that is dropped or misread on its way would simulate something else, and nobody would notice."""
     words, settings = CASES[case]
-    rows = _json(capsys, tiny_words("dpcrowd,central", *words))
-    wanted = dpcrowd.simulate("dpcrowd,central", **{**TINY, **settings}).summary()
+    rows = _json(capsys, tiny_words("dpcrowd,central", "--slots", "16", *words))
+    wanted = dpcrowd.simulate("dpcrowd,central", **{**SHORT, **settings}).summary()
     for row in (*rows, *wanted):
         row.pop("server_slots_per_second")
     assert rows == wanted
@@ -118,7 +119,7 @@ def test_numbers_are_those_of_the_python_api(case: str, capsys: pytest.CaptureFi
 
 @cache
 def _plain_errors() -> list[Any]:
-    return [row["are"] for row in dpcrowd.simulate("dpcrowd,central", **TINY).summary()]
+    return [row["are"] for row in dpcrowd.simulate("dpcrowd,central", **SHORT).summary()]
 
 
 def test_files_of_data_and_of_links_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -281,6 +282,7 @@ def test_numbers_are_short(value: float | None, shown: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.slow
 def test_a_plot_is_drawn_beside_the_result(ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The plot is an extra: the object on standard output stays the same."""
     path = tmp_path / f"errors.{ending}"

@@ -303,6 +303,7 @@ def boards(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Board]:
 
 @pytest.mark.parametrize("servers", [2, 5, 50])
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 50), (60, 12), (200, 60)])
+@pytest.mark.slow
 def test_the_table_is_not_taller_than_the_terminal(
     boards: Callable[[int], Board], servers: int, width: int, height: int
 ) -> None:

@@ -17,6 +17,7 @@ from dpcrowd.sim.data.tables import Table
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_every_data_set_is_replayed_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each slot has the people of the data set, each of them once, in its region."""
     load_once = cache(load)

@@ -18,7 +18,7 @@ from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.statistics import compare_paired
 from experiments_support import tiny_plan
 
-PLAN = tiny_plan(slots=32, epsilons=(0.1, 1.0), runs=2)
+PLAN = tiny_plan(slots=22, epsilons=(0.1, 1.0), runs=2)
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,7 @@ class Honest(dpcrowd.Uniform):
 SCHEMES = {"raw": "crowd_extras:Raw", "honest": "crowd_extras:Honest"}
 
 
+@pytest.mark.slow
 def test_a_scheme_that_publishes_raw_counts_is_never_vouched_for(install: Install) -> None:
     """It used to be printed as "Pure 40-event differential privacy with ε = 1", in dpcrowd's name."""
     install("crowd-extras", SOURCE, schemes=SCHEMES)
@@ -73,6 +74,7 @@ def test_a_subclass_or_a_wrapper_does_not_inherit_the_good_name(scheme: Uniform 
     assert str(result.guarantees["x"]).startswith("claimed by ")
 
 
+@pytest.mark.slow
 def test_check_on_the_command_line(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     """Authors of a scheme check it before they publish it: exit code 0 or 1, and the reasons."""
     install("crowd-extras", SOURCE, schemes=SCHEMES)

@@ -245,6 +245,7 @@ def remarks(schemes: str, **settings: Any) -> list[str]:
     return list(notes[:-1])
 
 
+@pytest.mark.slow
 def test_notes_say_what_a_reader_should_know() -> None:
     """Shares that sum to 26, a ledger that does not hold for moving users, promises that differ."""
     notes = remarks("dpcrowd")

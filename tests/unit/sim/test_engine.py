@@ -39,6 +39,7 @@ def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, shares: str, dy
         assert_same_records(together[scheme], apart[scheme])
 
 
+@pytest.mark.slow
 def test_batches_change_nothing_for_window_schemes_of_many_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grouping, dissimilarity tests and budgets are per server: a neighbour in the batch must not matter."""
     setting: dict[str, Any] = {"data": "multi-linear", "runs": 3, "window": 10}

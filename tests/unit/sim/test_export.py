@@ -133,6 +133,7 @@ def test_a_missing_extra_is_named(
 
 
 @pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+@pytest.mark.slow
 def test_plots_are_what_their_ending_says(result: SimulationResult, tmp_path: Path, ending: str, magic: bytes) -> None:
     """A picture in another format than its name does not open."""
     path = tmp_path / f"errors.{ending}"

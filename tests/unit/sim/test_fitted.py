@@ -129,6 +129,7 @@ def test_learning_is_on_with_a_model_and_can_be_switched_off(series: Path, model
         configure("relay", series, model=model, process_var=5.0, servers=6, window=20)
 
 
+@pytest.mark.slow
 def test_the_command_line(series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """fit, then simulate --model: the two commands that a user types."""
     out = tmp_path / "model.toml"

@@ -166,6 +166,7 @@ def test_a_simulation_says_what_the_file_states_otherwise(tmp_path: Path) -> Non
     assert not any("This simulation has" in note for note in agreed.data.notes)
 
 
+@pytest.mark.slow
 def test_a_plan_takes_the_turnover_of_a_file(tmp_path: Path) -> None:
     """Whose servers know that users stay has other errors, and other samples are best."""
     file = _sample(tmp_path, users="pinned")

@@ -94,6 +94,7 @@ def test_users_who_roam_share_one_phase() -> None:
     assert all(paid.epsilons()["server"] == pytest.approx(1.0, rel=1e-6) for paid in pinned.paid)
 
 
+@pytest.mark.slow
 def test_a_note_says_how_many_samples_were_chosen() -> None:
     """Otherwise nobody knows what was simulated."""
     result = simulate("relay", COUNTS, **SMALL, window=30, runs=2)
@@ -184,6 +185,7 @@ def test_the_reach_is_planned_where_nobody_says() -> None:
     assert errors[planned] <= 1.02 * errors["all"] < errors[planned - 1]
 
 
+@pytest.mark.slow
 def test_a_note_says_how_far_records_travel() -> None:
     """A reach that was chosen silently would be taken for the one that the documentation names."""
     result = simulate("relay", COUNTS, **SMALL, window=30, runs=2)

@@ -61,6 +61,7 @@ def test_a_plan_of_two_servers_is_one_filter_with_half_the_measurement_variance(
     assert prediction.half_width[0] == pytest.approx(1.96 * deviation, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_people_who_move_add_what_a_long_simulation_shows() -> None:
     """The diagonal form lags behind a region into which people flow; a plan without that would be too good."""
     transition = np.array([[0.95, 0.15], [0.05, 0.85]])

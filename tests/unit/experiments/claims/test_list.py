@@ -118,6 +118,7 @@ def test_missing_data_sets() -> None:
     assert verdict.outcome == "holds"
 
 
+@pytest.mark.slow
 def test_no_claim_holds_without_a_data_set_that_it_speaks_of() -> None:
     """By construction, whatever a claim's function says: 'in most cases' and all."""
     for there in (("linear", "multi-linear"), ("flu", "multi-flu")):

@@ -25,7 +25,7 @@ from dpcrowd.sim.backends import Backend
 from dpcrowd.sim.result import METRICS
 from experiments_support import curve_with, tiny_plan
 
-PLAN = tiny_plan(slots=32)
+PLAN = tiny_plan(slots=22)
 TIME, INTERVAL, WINDOW = FIGURES[0], FIGURES[2], FIGURES[5]
 FIGURE = Figure(9, "trial", "A trial <of> drawing", "Fig. Trial", lambda _: [], lambda *_: [], "About & more.")
 
@@ -234,6 +234,7 @@ def _outside(svg: Path) -> list[str]:
     return cut
 
 
+@pytest.mark.slow
 def test_long_numbers_and_many_names_are_not_cut_off(tmp_path: Path) -> None:
     """Millions on an axis used to lose their first digit, and a legend of fourteen schemes both of its ends."""
     labels = ("rescuedp", "drescuedp", "dpcrowd-w", "dpcrowd-plus", "dpegasus", "dbd", "dba", "duniform", "dsample")
@@ -315,7 +316,7 @@ def test_a_row_says_everything_about_its_setting(results: Results, tmp_path: Pat
     assert [row["are"] for row in mine] == results[fixed]["dpcrowd-fixed"].are.tolist()
     assert {(row["figure"], row["data"], row["epsilon"], row["density"]) for row in mine} == {(3, "linear", 1.0, 0.3)}
     windows = {row["scheme"]: row["window"] for row in rows}
-    assert windows["uniform"] == 32.0, "the whole stream"
+    assert windows["uniform"] == 22.0, "the complete stream"
     assert windows["dpcrowd-adaptive"] is None
 
 
@@ -333,7 +334,7 @@ def test_errors_by_slot_are_means_over_the_runs(results: Results, tmp_path: Path
     rows = pyarrow.parquet.read_table(path).to_pylist()
     record = results[TIME.points(PLAN)[0]]["fast"]
     mine = [row for row in rows if row["scheme"] == "fast"]
-    assert [row["slot"] for row in mine] == list(range(32))
+    assert [row["slot"] for row in mine] == list(range(22))
     np.testing.assert_allclose([row["are"] for row in mine], record.are_by_slot.mean(axis=0))
     spread = record.ace_by_slot.std(axis=0, ddof=1) / np.sqrt(3)
     np.testing.assert_allclose([row["ace_half"] for row in mine], 4.302652729911275 * spread)
@@ -342,7 +343,7 @@ def test_errors_by_slot_are_means_over_the_runs(results: Results, tmp_path: Path
 @pytest.mark.slow
 def test_the_papers_ledger_says_what_a_moving_user_pays(tmp_path: Path) -> None:
     """Its curves look good for a price that is not on the axis: the matrix form's star has to name it like the rest."""
-    plan = tiny_plan(slots=32, runs=2)
+    plan = tiny_plan(slots=22, runs=2)
     results = run_points(plan, {"6": WINDOW.points(plan)}, Store(tmp_path), Backend("local", 1, None))
     left, right, *_ = WINDOW.panels(plan, results)
     notes = {curve.label: curve.note for curve in left.curves}

@@ -46,6 +46,7 @@ def test_a_damaged_file_is_an_error_not_missing_data(nowhere: Path) -> None:
         make_plan(data_dir=nowhere)
 
 
+@pytest.mark.slow
 def test_a_quick_look_is_a_part_of_the_full_report(nowhere: Path) -> None:
     """So that the full report goes on from it: every quick point has to be a point of the full plan."""
     quick, full = make_plan(quick=True), make_plan()

@@ -65,6 +65,7 @@ def test_what_was_finished_before_an_interruption_is_kept(store: Store, monkeypa
     assert [len(results[point]["dpcrowd"].runs) for point in POINTS] == [3, 3]
 
 
+@pytest.mark.slow
 def test_more_runs_go_on_from_fewer(tmp_path: Path) -> None:
     """A full report after a quick look repeats nothing, and gives what a full report at once gives."""
     grown, fresh = Store(tmp_path / "grown"), Store(tmp_path / "fresh")

@@ -129,6 +129,7 @@ def test_json_holds_everything_that_the_file_does(capsys: pytest.CaptureFixture[
     assert printed["transition"] == 1.0
 
 
+@pytest.mark.slow
 def test_intervals_that_are_too_narrow_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     """A model whose Q is far too small is not repaired by sampling; the number alone would be overlooked."""
     assert main(_words("--scheme", "dpcrowd", "--objective", "are")) == 0
@@ -143,6 +144,7 @@ def test_intervals_that_are_too_narrow_are_warned_of(capsys: pytest.CaptureFixtu
     assert "of the 95% intervals contain the truth" in capsys.readouterr().out.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_a_search_without_success_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that reads "0.1295 → 0.1295" leaves open whether the search has done anything."""
     assert main(_words("--scheme", "dpcrowd", "--method", "likelihood")) == 0

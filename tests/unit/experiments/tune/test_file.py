@@ -167,6 +167,7 @@ def test_parameters_of_other_data_are_refused(changes: dict[str, Any], text: str
     assert text in str(error.value)
 
 
+@pytest.mark.slow
 def test_simulations_take_a_file_a_path_or_the_parameters(tmp_path: Path) -> None:
     """All three are the same simulation, and another one than without."""
     path = write_tuned(_tuned(), tmp_path / "t.toml")

@@ -29,7 +29,8 @@ from sim_support import write_checkins
 
 tune = partial(tune_sampling, search_variance=True)
 SMALL: dict[str, Any] = {"servers": 4, "density": 0.5, "burn_in": 5}
-COUNTS = np.abs(300 + np.random.default_rng(8).normal(0, 12, (48, 2)).cumsum(axis=0)).astype(np.int64)
+LONG = np.abs(300 + np.random.default_rng(8).normal(0, 12, (48, 2)).cumsum(axis=0)).astype(np.int64)
+COUNTS = LONG[:32]
 
 
 @pytest.fixture
@@ -47,6 +48,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[SimulationConfig]:
 
 
 @pytest.mark.parametrize("scheme", TUNABLE)
+@pytest.mark.slow
 def test_every_scheme_gets_its_own_parameters_and_is_never_worse(scheme: str) -> None:
     """Present parameters are in the first population, so a result above them would be a bug of the search."""
     window = {"window": 10} if "finite" not in SCHEMES[scheme].kinds else {}
@@ -55,10 +57,10 @@ def test_every_scheme_gets_its_own_parameters_and_is_never_worse(scheme: str) ->
     assert tuned.crps_after <= tuned.crps_before
     assert tuned.coverage_after >= min(tuned.coverage_before, 0.9)
     assert ("process_var", *tuned.tuning) == TUNABLE[scheme]
-    assert (tuned.first, tuned.last, tuned.slots) == (0, 24, 48)
+    assert (tuned.first, tuned.last, tuned.slots) == (0, 16, 32)
     assert tuned.guarantee == ("window" if window else "finite")
-    assert tuned.length == (10 if window else 48)
-    assert tuned.sha256 == counts_digest(COUNTS[:24])
+    assert tuned.length == (10 if window else 32)
+    assert tuned.sha256 == counts_digest(COUNTS[:16])
 
 
 def test_the_central_filter_has_the_parameters_of_what_its_servers_run() -> None:
@@ -134,7 +136,7 @@ def test_no_variance_is_searched_unless_asked_for(objective: str) -> None:
     """A smaller Q often gives a smaller error, and intervals of 15 to 68% instead of 95%: that is left to `fit`."""
     more: dict[str, Any] = {"runs": 1, "evaluations": 12, "jobs": 1, "allow_exhausted": True, **SMALL}
     tuned = tune_sampling("dpcrowd", COUNTS, objective=objective, **more)
-    own = cut(counts_from_array(COUNTS), 0, 24).model.process_var
+    own = cut(counts_from_array(COUNTS), 0, 16).model.process_var
     np.testing.assert_array_equal(tuned.model.process_var, own)
     assert tuple(tuned.tuning) == ("theta", "xi", "sample_fraction")
     before, after = (getattr(tuned, f"{objective}_{when}") for when in ("before", "after"))
@@ -178,12 +180,13 @@ def test_crps_is_the_score_of_estimates_with_their_intervals() -> None:
     assert search.relative_crps(estimates, variances, truth, config) == 1.0
 
 
+@pytest.mark.slow
 def test_a_file_is_a_start_like_any_other() -> None:
     """Its parameters are those of the scheme that is tuned; they must not shadow the candidates."""
     settings: dict[str, Any] = {"window": 10, "runs": 1, "evaluations": 8, "jobs": 1, **SMALL}
-    first = tune("rescuedp", COUNTS, **settings)
+    first = tune("rescuedp", LONG, **settings)
     assert first.crps_after < first.crps_before
-    second = tune("rescuedp", COUNTS, tuning=first, **settings)
+    second = tune("rescuedp", LONG, tuning=first, **settings)
     assert second.crps_before == pytest.approx(first.crps_after)
     assert second.crps_after <= second.crps_before
 
@@ -195,16 +198,17 @@ def test_a_start_beyond_the_axes_is_still_the_one_to_beat(tried: list[Simulation
     assert tuned.tuning["theta"] == 0.0
 
 
+@pytest.mark.slow
 def test_a_budget_that_lasts_is_preferred() -> None:
     """With T_s/T = 0.02 servers took their samples in the first slots and then none: a good score on few runs."""
     more: dict[str, Any] = {"runs": 1, "evaluations": 12, "jobs": 1, **SMALL}
-    any_budget = tune_sampling("dpcrowd", COUNTS, allow_exhausted=True, **more)
-    lasting = tune_sampling("dpcrowd", COUNTS, **more)
+    any_budget = tune_sampling("dpcrowd", LONG, allow_exhausted=True, **more)
+    lasting = tune_sampling("dpcrowd", LONG, **more)
     assert any_budget.exhausted_at is not None
     assert 0 < any_budget.exhausted_at < 24
     assert 0.0 < any_budget.exhausted_servers <= 1.0
     assert (lasting.exhausted_at, lasting.exhausted_servers) == (None, 0.0)
-    config = replace(configure("dpcrowd", COUNTS, runs=1, **SMALL), seed=SEED_OFFSET)
+    config = replace(configure("dpcrowd", LONG, runs=1, **SMALL), seed=SEED_OFFSET)
     config = search.with_parameters(_on_span(config, 0, 24), any_budget.model, dict(any_budget.tuning))
     scores = search.evaluate(config)
     assert (scores.exhausted_at, scores.exhausted_servers) == (any_budget.exhausted_at, any_budget.exhausted_servers)
@@ -226,6 +230,7 @@ def test_of_budgets_that_do_not_last_the_longest_is_chosen(monkeypatch: pytest.M
     assert best.scores is scores[-1], "the last of them loses the fewest slots"
 
 
+@pytest.mark.slow
 def test_the_burn_in_fits_a_short_series() -> None:
     """Twenty slots that are not scored would leave nothing of a series of as many."""
     settings: dict[str, Any] = {"servers": 4, "density": 0.5, "runs": 1, "method": "likelihood"}
@@ -240,25 +245,27 @@ def test_the_burn_in_fits_a_short_series() -> None:
 def test_a_part_of_a_finite_stream_gets_its_part_of_epsilon() -> None:
     """A sample must cost there what it costs in the whole stream, or T_s/T is tuned for another noise."""
     whole = configure("dpcrowd", COUNTS, epsilon=1.0, **SMALL)
-    part = _on_span(whole, 12, 24).entrants[0].guarantee
+    part = _on_span(whole, 8, 16).entrants[0].guarantee
     assert part is not None
-    assert (part.length, part.epsilon) == (12, 0.25)
+    assert (part.length, part.epsilon) == (8, 0.25)
     window = configure("rescuedp", COUNTS, epsilon=1.0, window=10, **SMALL)
-    assert _on_span(window, 12, 24).entrants[0].guarantee == window.entrants[0].guarantee
-    shares = np.full((48, 4), 0.5)
-    assert np.shape(_on_span(configure("dpcrowd", COUNTS, shares=shares, **SMALL), 12, 24).shares) == (12, 4)
+    assert _on_span(window, 8, 16).entrants[0].guarantee == window.entrants[0].guarantee
+    shares = np.full((32, 4), 0.5)
+    assert np.shape(_on_span(configure("dpcrowd", COUNTS, shares=shares, **SMALL), 8, 16).shares) == (8, 4)
 
 
+@pytest.mark.slow
 def test_nothing_outside_the_span_is_looked_at() -> None:
     """Tuned on the past, with any future, the parameters are the same."""
     future = COUNTS.copy()
-    future[24:] = 7
+    future[16:] = 7
     settings: dict[str, Any] = {"window": 10, "runs": 1, "evaluations": 8, "jobs": 1, **SMALL}
-    one, other = (tune("rescuedp", counts, span="0:24", **settings) for counts in (COUNTS, future))
+    one, other = (tune("rescuedp", counts, span="0:16", **settings) for counts in (COUNTS, future))
     assert toml_text(one) == toml_text(other)
-    late = tune("rescuedp", cut(counts_from_array(COUNTS), 12, 48), span="6:30", **settings)
-    assert (late.first, late.last, late.slots) == (18, 42, 48)
-    assert late.sha256 == counts_digest(COUNTS[18:42])
+    later = cut(counts_from_array(COUNTS), 8, 32)
+    late = tune_sampling("dpcrowd", later, method="likelihood", span="4:20", runs=1, **SMALL)
+    assert (late.first, late.last, late.slots) == (12, 28, 32)
+    assert late.sha256 == counts_digest(COUNTS[12:28])
 
 
 def test_samples_are_those_of_the_scheme() -> None:
@@ -296,19 +303,27 @@ def test_a_region_without_a_likelihood_keeps_its_variance(monkeypatch: pytest.Mo
     """NaN in a file would be refused when it is read, after all the work."""
     monkeypatch.setattr(tune_module, "most_likely_var", lambda *given, **more: np.array([np.nan, 17.0]))
     tuned = tune_sampling("dpcrowd", COUNTS, method="likelihood", runs=1, **SMALL)
-    own = cut(counts_from_array(COUNTS), 0, 24).model.process_var
+    own = cut(counts_from_array(COUNTS), 0, 16).model.process_var
     np.testing.assert_allclose(tuned.model.process_var, [own[0], 17.0], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_frequencies_give_a_full_matrix_from_moves_or_from_counts(tmp_path: Path) -> None:
     """The file says which of the two it is: only one of them knows who moved."""
-    settings: dict[str, Any] = {"transition": "frequencies", "runs": 1, "evaluations": 16, "jobs": 1, **SMALL}
-    moved = tune("dpcrowd", write_checkins(tmp_path / "checkins.csv"), out=tmp_path / "moved.toml", **settings)
+    settings: dict[str, Any] = {
+        "transition": "frequencies",
+        "window": 10,
+        "evaluations": 8,
+        "runs": 1,
+        "jobs": 1,
+        **SMALL,
+    }
+    moved = tune("rescuedp", write_checkins(tmp_path / "checkins.csv"), out=tmp_path / "moved.toml", **settings)
     assert moved.on.endswith("A from the moves of users")
     back = read_tuned(tmp_path / "moved.toml")
     np.testing.assert_array_equal(back.model.transition, moved.model.transition)
     np.testing.assert_allclose(back.model.transition.sum(axis=0), 1.0)
-    counted = tune("dpcrowd", COUNTS, form="matrix", **settings)
+    counted = tune("rescuedp", COUNTS, form="matrix", **settings)
     assert counted.on.endswith("A from consecutive counts (macro data)")
     assert counted.model.transition.shape == (2, 2)
 
@@ -328,6 +343,7 @@ def test_the_variance_goes_with_the_transition() -> None:
     assert tune_module._process(config, None, truths) is config.data.model
 
 
+@pytest.mark.slow
 def test_identity_takes_the_place_of_a_full_matrix() -> None:
     """Q then covers the moves, too, as the diagonal form has it."""
     settings: dict[str, Any] = {"slots": 40, "window": 10, "runs": 1, "evaluations": 8, "jobs": 1, **SMALL}

@@ -243,6 +243,7 @@ def test_shares_of_check_ins(tmp_path: Path) -> None:
 
 @pytest.mark.data
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the data folder beside the project is not there")
+@pytest.mark.slow
 def test_gowalla() -> None:
     """Without this, real check-ins could be cut into slots wrongly; compared with a plain loop over all rows."""
     path = SHARED / "gowalla_nyc_checkins.csv.gz"

@@ -120,6 +120,7 @@ def test_gowalla_is_searched_for_and_never_downloaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_gowalla_is_people_who_move() -> None:
     """The complete file: its users, cells and days as its description says, and another slot length on request."""
     days, hours = load("gowalla"), load("gowalla", slot_length="1h")

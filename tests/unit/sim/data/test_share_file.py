@@ -99,9 +99,10 @@ def test_servers_that_overlap_have_shares_by_region(kind: str, turnover: float) 
 
 
 @pytest.mark.parametrize("shares", [[0.2, 0.3, 0.5], [0.4, 0.9, 0.7]])
+@pytest.mark.slow
 def test_shares_that_are_the_same_in_all_regions_change_nothing(shares: list[float]) -> None:
     """One number per server is the special case, in every scheme that filters or averages, bit for bit."""
-    counts = np.random.default_rng(0).poisson([300, 40], (40, 2)).tolist()
+    counts = np.random.default_rng(0).poisson([300, 40], (24, 2)).tolist()
     settings: dict[str, Any] = {"servers": 3, "runs": 1, "window": 10, "burn_in": 5, "turnover": 0.1}
     schemes = ["relay", "dpcrowd-plus", "central", "drescuedp", "dkalman-uniform", "dba", "dpegasus"]
     one = simulate(schemes, counts, shares=shares, observation="binomial", **settings).summary()

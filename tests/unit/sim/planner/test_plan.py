@@ -72,6 +72,7 @@ def test_the_summary_is_json_and_complete(small: NetworkPlan) -> None:
 QUICK: dict[str, Any] = {"servers": 6, "graph": "ring", "window": 20, "advice": False, "epsilons": [1.0]}
 
 
+@pytest.mark.slow
 def test_people_are_observed_as_live_servers_count_them() -> None:
     """A plan in the paper's observation model goes into a live network, whose intervals would be too narrow."""
     assert plan([5000, 800], process_var=100, shares="uniform", **QUICK).observation == "binomial"
@@ -81,6 +82,7 @@ def test_people_are_observed_as_live_servers_count_them() -> None:
     assert plan(data=linear, shares="partition", **QUICK).observation == "binomial"
 
 
+@pytest.mark.slow
 def test_users_are_divided_in_equal_parts_unless_shares_are_given() -> None:
     """Drawn shares that sum to m/2 put every user at several servers, and no epsilon of a network would hold."""
     planned = plan([5000, 800], process_var=100, users="roaming", **QUICK)

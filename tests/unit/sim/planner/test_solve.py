@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dpcrowd.errors import BadInput
+from dpcrowd.sim.planner import solve as solve_module
 from dpcrowd.sim.planner.goal import parse_goal
 from dpcrowd.sim.planner.predict import Prediction, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
@@ -46,6 +47,7 @@ def test_the_shortest_slot_is_found() -> None:
     assert str(solution) == f"slots of {duration_text(solution.value)}"
 
 
+@pytest.mark.slow
 def test_a_shorter_slot_does_not_change_which_regions_count() -> None:
     """In a slot of a second no region has 1000 people; the goal is still about those that were meant."""
     goal = parse_goal("40% in every region above 1000", LEVELS)
@@ -95,6 +97,13 @@ def test_what_cannot_be_solved_is_none_or_refused() -> None:
         solve(request(), never, "size")  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def few_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remedies of up to 50 servers: predictions for hundreds of them take most of the time."""
+    monkeypatch.setattr(solve_module, "SERVERS", tuple(number for number in solve_module.SERVERS if number <= 50))
+
+
+@pytest.mark.usefixtures("few_servers")
 @pytest.mark.slow
 def test_advice_names_what_shows_a_hidden_region() -> None:
     """ "It cannot be done" helps nobody; every remedy that is named was tried."""
@@ -111,6 +120,7 @@ def test_advice_names_what_shows_a_hidden_region() -> None:
     assert advice_on_hidden(rich, predict(rich, "all")) is None
 
 
+@pytest.mark.usefixtures("few_servers")
 @pytest.mark.slow
 def test_more_servers_are_advised_only_where_they_help() -> None:
     """Divided among more servers, the same people are counted with more noise."""
@@ -120,6 +130,7 @@ def test_more_servers_are_advised_only_where_they_help() -> None:
     assert "servers" not in text
 
 
+@pytest.mark.usefixtures("few_servers")
 @pytest.mark.slow
 def test_advice_on_a_goal_that_is_missed() -> None:
     """The distance to the goal, and what would close it."""
