@@ -426,9 +426,9 @@ class World:
     def _samples_after(self, slot: int, name: str) -> bool:
         return any(at > slot for at, _ in self.spent[name].values())
 
-    def replay_all(self) -> None:
-        """What was recorded gives the same instructions again."""
-        for name in self.names:
+    def replay_all(self, names: Sequence[str] | None = None) -> None:
+        """What was recorded gives the same instructions again: of all servers, or of those that were disturbed."""
+        for name in self.names if names is None else names:
             recording = self.folder / f"data-{name}" / "recording.jsonl"
             replayed = replay(recording)
             assert replayed.difference is None, f"{name}: {replayed.difference}"

@@ -156,7 +156,7 @@ def tell(files: Path, fault: Fault | None, *, replayed: bool = True) -> int:
             writes = world.writes["a"]
             await world.recover(_RECOVERY)
             if replayed:
-                world.replay_all()
+                world.replay_all("a")
         return writes
 
     return run_virtually(story)
