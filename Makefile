@@ -86,11 +86,14 @@ $(READY): $(wildcard src/dpcrowd/kernels/*.py) | $(STAMP)
 fast: $(STAMP) $(READY) ## the tests that need less than about a second each, no processes and no sockets
 	$(BIN)/python -m pytest -q -n $(CORES) --dist worksteal -m "not slow" tests/unit tests/oracle tests/property
 
+# The files that have tests with this mark: two processes need not read the others once more.
+TIMED = $(shell grep -lw mark.timed tests/e2e/test_*.py)
+
 # Tests that compare moments of real clocks come last: nothing else may keep the machine busy then. They mostly wait, so
 # that two files at a time do not disturb one another.
 unit: $(STAMP) $(READY) ## all tests
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope --no-loadscope-reorder -m "not timed"
-	$(BIN)/python -m pytest -q -n 2 --dist loadscope --no-loadscope-reorder -m timed tests/e2e
+	$(BIN)/python -m pytest -q -n 2 --dist loadscope --no-loadscope-reorder -m timed $(TIMED)
 
 # Not --quiet: it would hide the warnings that --strict counts.
 docs: $(STAMP) ## build the documentation into site/

@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import pytest
 
+from node_support_fork import ForkedServer
 from node_support_trial import Trial, change, trial_of, until
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ FILES, CROWD = 512, 600
 ANSWERS, PAUSE = 20, 2.0
 
 
-def _limit_files(process: subprocess.Popen[bytes]) -> None:
+def _limit_files(process: subprocess.Popen[bytes] | ForkedServer) -> None:
     """Before the node has loaded: it raises its soft limit as far as the hard limit allows."""
     import resource
 
@@ -204,9 +205,15 @@ def test_a_half_open_connection_holds_no_place_for_long(trial: Trial) -> None:
 
 
 def test_files_that_something_else_uses_up_lead_to_new_links(trial: Trial) -> None:
-    """Should the transport leak files, the node gets them back by opening it anew, before it has none."""
+    """Should the transport leak files, the node gets them back by opening it anew, before it has none.
+
+    It looks every ten seconds, and more often if the watchdog of systemd is to be fed more often.
+    """
     import resource
 
+    trial.stop(VICTIM)
+    _limit_files(trial.start(VICTIM, WATCHDOG_USEC="3000000"))
+    trial.all_ready()
     ups = trial.log(VICTIM).count("neighbour up")
     process = trial.processes[VICTIM].pid
     resource.prlimit(process, resource.RLIMIT_NOFILE, (_open_files(trial) + 2, FILES))

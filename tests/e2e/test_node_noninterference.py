@@ -92,9 +92,10 @@ def in_one_slot(action: Callable[[], None], undo: Callable[[], None] = lambda: N
     """Do something that begins early in a slot; again, in a later one, if a busy machine let the slot pass meanwhile.
 
     Gives the time at which the slot opened. The worlds share a clock: what happens to both in one slot can be compared.
+    The grace of the slot before, a fifth of a slot, is over: a node that starts in it would seal that slot, too.
     """
     for _ in range(ATTEMPTS):
-        time.sleep((0.15 * SLOT - time.time()) % SLOT)
+        time.sleep((0.3 * SLOT - time.time()) % SLOT)
         slot = time.time() // SLOT
         action()
         if time.time() // SLOT == slot:

@@ -85,6 +85,7 @@ def test_another_server_of_the_demo_is_shown(page_of_demo: Opened) -> None:
     page_of_demo.wait_for("document.querySelector('[data-server=\"server-2\"]').dataset.state === 'own'")
     page_of_demo.page.locator("header select").first.select_option(label="server-1")
     page_of_demo.wait_for("document.querySelector('.live strong').textContent === 'server-1'")
+    page_of_demo.wait_for("document.querySelector('[data-server=\"server-1\"]').dataset.state === 'own'")
 
 
 def test_a_region_is_drawn_with_the_keyboard_alone(page_of_demo: Opened) -> None:

@@ -46,7 +46,7 @@ def test_it_is_listed_checked_and_simulated(environment: dict[str, str]) -> None
     rows = json.loads(_dpcrowd(environment, "schemes", "--json"))["schemes"]
     assert rows[-1]["scheme"] == "moving-median"
     assert rows[-1]["claimed_by"] == "crowd-example"
-    assert "market            336 slots x 2 regions" in _dpcrowd(environment, "data")
+    assert "market            168 slots x 2 regions" in _dpcrowd(environment, "data")
     words = "--data market --graph star --window 24 --servers 6 --runs 2 --slots 72".split()
     by_reference = "crowd_example.moving_median:MovingMedian"  # by its name in the report of the next test
     table = _dpcrowd(environment, "simulate", "--scheme", f"{by_reference},uniform", *words)

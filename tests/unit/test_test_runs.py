@@ -18,13 +18,14 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_no_timed_test_is_left_out() -> None:
-    """`make unit` looks for timed tests in tests/e2e only: one with this mark elsewhere would never run."""
+    """`make unit` looks for files with timed tests in tests/e2e only: one with this mark elsewhere would never run."""
     commands = re.findall(r"^\t\$\(BIN\)/python -m pytest (.*)$", MAKEFILE.partition("\nunit:")[2], flags=re.MULTILINE)
     assert [re.search(r'-m ("[^"]*"|\S+)(.*)', one).groups() for one in commands[:2]] == [  # type: ignore[union-attr]
         ('"not timed"', ""),
-        ("timed", " tests/e2e"),
+        ("timed", " $(TIMED)"),
     ]
     mark = "mark." + "timed"
+    assert f"\nTIMED = $(shell grep -lw {mark} tests/e2e/test_*.py)\n" in MAKEFILE
     marked = [path for path in (ROOT / "tests").rglob("test_*.py") if mark in path.read_text(encoding="utf-8")]
     assert marked
     assert {path.parent.name for path in marked} == {"e2e"}
