@@ -19,15 +19,18 @@ def console() -> Any:
     return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
 
 
-def print_columns(out: Any, columns: dict[str, list[str]]) -> None:
+def print_columns(out: Any, columns: dict[str, list[str]], width: int | None = None) -> None:
     """Print a table; if the terminal is too narrow, as several tables, each of which begins with the first column.
 
     A number that lost its digits to a narrow column would be worse than no number.
+
+    width  most characters of a line; None: those of the terminal
     """
     from rich.table import Table
 
     first, *others = columns
-    for names in _split_to_width(columns, first, others, out.width):
+    most = out.width if width is None else min(width, out.width)
+    for names in _split_to_width(columns, first, others, most):
         table = Table(box=None, header_style="bold", pad_edge=False)
         table.add_column(first, no_wrap=True)
         for name in names:

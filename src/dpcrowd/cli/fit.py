@@ -12,6 +12,7 @@ from dpcrowd.cli import options
 
 __all__ = ["fit"]
 
+_CHOSEN = "chosen by the smallest CRPS of predictions with and without the slot before, not by the errors above"
 _VISIBLE = 5e-4
 """Smaller parts of a deviation are 0 to anybody who reads a table."""
 
@@ -126,7 +127,7 @@ def _print(model: Any, out: Path | None, season: str) -> None:
     for text in (
         f"fitted on {model.span}; errors are sum of |error| / sum of counts on {scores.slots} slots that were held "
         "out.",
-        f"chosen: {model.reason}.",
+        f"{_CHOSEN if scores.slots else 'chosen'}: {model.reason}.",
         "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
         f'cover, or on earlier releases. Your assertion: "{model.source}".',
         *_warnings(model, season),

@@ -129,7 +129,7 @@ def plan(
     Errors are expected relative errors, E |estimate − truth|/truth; intervals are 95% intervals.
     """
     from dpcrowd.cli.console import progress_bar
-    from dpcrowd.sim.export import check_writable
+    from dpcrowd.sim.export import check_toml_path
     from dpcrowd.sim.planner.plan import plan as make_plan
     from dpcrowd.sim.planner.plot import plot_plan
     from dpcrowd.sim.planner.toml import write_plan
@@ -140,7 +140,7 @@ def plan(
     if plot_file is not None:
         check_plot_path(plot_file)
     if toml_file is not None:
-        check_writable(toml_file)
+        check_toml_path(toml_file, "a plan")
     for name in settings:  # a default of the command must not replace what a network.toml states
         if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT and name != "graph":
             settings[name] = None

@@ -19,6 +19,9 @@ _COSTS = {
     "bytes/slot": "bytes_per_slot",
     "latency ms": "latency_ms",
 }
+_NARROW_COSTS = ("frequency", "packets/slot")
+_WIDTH = 120  # of the table without --wide
+_HIDDEN = "--wide shows RMSE, ACE, bytes, latency, speed, and what users would pay who move or roam."
 
 
 @click.command()
@@ -136,6 +139,7 @@ _COSTS = {
 @click.option(
     "--cluster", metavar="ADDRESS", help="Address of a running Dask cluster.  [default: start one on this machine]"
 )
+@click.option("--wide", is_flag=True, help="Print all columns; without it, those that fit into 120 characters.")
 @options.as_json
 @click.option(
     "--plot",
@@ -156,6 +160,7 @@ def simulate(
     data: str,
     static: bool | None,
     regions: str | None,
+    wide: bool,
     as_json: bool,
     plot_file: Path | None,
     out_file: Path | None,
@@ -196,23 +201,41 @@ def simulate(
             noise = None if result.observation_noise is None else asdict(result.observation_noise)
             click.echo(json.dumps({"results": result.summary(), "observation_noise": noise}))
         else:
-            _print_table(result)
+            _print_table(result, wide=wide)
 
 
-def _print_table(result: Any) -> None:
+def _print_table(result: Any, *, wide: bool) -> None:
     from dpcrowd.cli.console import console, print_columns
 
     out = console()
     rows = result.summary()
+    columns = _columns(result, rows, wide=wide)
+    print_columns(out, columns, None if wide else _WIDTH)
+    by_size = _size_columns(rows)
+    if len(by_size) > 1:
+        out.print("MAE by the number of people in a region, with the share of such cells:", markup=False)
+        print_columns(out, {"scheme": columns["scheme"], **by_size})
+    promises = [f"promise of {', '.join(schemes)}: {text}" for text, schemes in _promises(result).items()]
+    hidden = [] if wide else [_HIDDEN]
+    for text in [*promises, *_heartbeats(rows), *(f"note: {note}" for note in result.notes), *hidden]:
+        # Lines are wrapped on a terminal; a file gets one line per note.
+        out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
+
+
+def _columns(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> dict[str, list[str]]:
+    """Return the table by its headings: what a reader wants first, and all of it if it may be wide."""
     columns = {"scheme": [row["scheme"] for row in rows]}
-    columns |= _error_columns(rows, "are")
-    for heading, metric in (("total error", "total_error"), ("MAE", "mae"), ("RMSE", "rmse")):
-        columns[heading] = [_number(row[metric]["mean"]) for row in rows]
+    columns["total error"] = [_number(row["total_error"]["mean"]) for row in rows]
     columns["coverage"] = [_number(row["coverage95"]) for row in rows]
-    columns |= _error_columns(rows, "ace")
+    columns |= _error_columns(rows, "are")
+    columns["MAE"] = [_number(row["mae"]["mean"]) for row in rows]
+    if wide:
+        columns["RMSE"] = [_number(row["rmse"]["mean"]) for row in rows]
+        columns |= _error_columns(rows, "ace")
     for heading, key in _COSTS.items():
-        columns[heading] = [_number(row[key]) for row in rows]
-    for who in ("server", "moving", "roaming"):
+        if wide or heading in _NARROW_COSTS:
+            columns[heading] = [_number(row[key]) for row in rows]
+    for who in _payers(result, rows, wide=wide):
         columns[f"ε {who}"] = [_number(row["epsilon_paid"][who]) for row in rows]
     if any(row["exhausted_at"] is not None for row in rows):
         columns["exhausted at"] = [_exhaustion(row) for row in rows]
@@ -223,17 +246,23 @@ def _print_table(result: Any) -> None:
     if any("nonnegative" in row for row in rows):
         columns["non-negative total error"] = [_number(row["nonnegative"]["total_error"]["mean"]) for row in rows]
         columns["its MAE"] = [_number(row["nonnegative"]["mae"]["mean"]) for row in rows]
-    speeds = [row["server_slots_per_second"] for row in rows]
-    columns["M server-slots/s"] = [_number(None if speed is None else speed / 1e6) for speed in speeds]
-    print_columns(out, columns)
-    by_size = _size_columns(rows)
-    if len(by_size) > 1:
-        out.print("MAE by the number of people in a region, with the share of such cells:", markup=False)
-        print_columns(out, {"scheme": columns["scheme"], **by_size})
-    promises = [f"promise of {', '.join(schemes)}: {text}" for text, schemes in _promises(result).items()]
-    for text in [*promises, *_heartbeats(rows), *(f"note: {note}" for note in result.notes)]:
-        # Lines are wrapped on a terminal; a file gets one line per note.
-        out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
+    if wide:
+        speeds = [row["server_slots_per_second"] for row in rows]
+        columns["M server-slots/s"] = [_number(None if speed is None else speed / 1e6) for speed in speeds]
+    return columns
+
+
+def _payers(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> list[str]:
+    """Return whose epsilon is shown: that of one server, and that of users who move or roam, where they pay more.
+
+    Users who are pinned to a server do not roam: what roaming would cost is shown in the wide table only.
+    """
+    if wide:
+        return ["server", "moving", "roaming"]
+    users = {setup.get("users") for setup in result.setup.values()}
+    paid = [row["epsilon_paid"] for row in rows if row["epsilon_paid"]["server"] is not None]
+    others = ["moving", *(["roaming"] if "roaming" in users else [])]
+    return ["server", *(who for who in others if any(one[who] > one["server"] for one in paid))]
 
 
 def _heartbeats(rows: list[dict[str, Any]]) -> list[str]:

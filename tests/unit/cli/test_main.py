@@ -34,6 +34,16 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.startswith(f"Usage: dpcrowd {command} ")
 
 
+def test_the_version_is_that_of_the_next_release() -> None:
+    """`--version` said 0.1.0, while documentation and messages called that the version before."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased, _, earlier = text.partition("\n## [")
+    base = dpcrowd.__version__.removesuffix(".dev0")
+    assert f"becomes version {base};" in unreleased
+    assert f"says {dpcrowd.__version__}." in unreleased
+    assert tuple(map(int, earlier.partition("]")[0].split("."))) < tuple(map(int, base.split(".")))
+
+
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     """A bug report names the version: all places have to say the same."""
     assert main(["--version"]) == 0

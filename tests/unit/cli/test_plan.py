@@ -123,6 +123,7 @@ def test_a_missing_option_is_named_as_it_is_typed(capsys: pytest.CaptureFixture[
         (["--solve", "slot"], "solving for slot needs a goal"),
         (["--plot", "plan.txt"], "allowed endings"),
         (["--toml", "no/such/folder/plan.toml"], "does not exist"),
+        (["--toml", "plan.json"], "cannot write a plan to 'plan.json'; allowed ending: .toml"),
     ],
     ids=str,
 )

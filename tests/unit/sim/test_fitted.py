@@ -159,7 +159,9 @@ def test_fit_warns_of_a_season_that_was_seen_once(series: Path, capsys: pytest.C
     assert main(["fit", str(series), "--source", "x", "--season", "230"]) == 0
     assert "the season (230) fits 1 times into the span" in capsys.readouterr().out
     assert main(["fit", str(series), "--source", "x", "--season", "week"]) == 0
-    assert "note:" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "note:" not in out
+    assert "chosen by the smallest CRPS" in out, "the errors in the table are not what decided"
     model = dpcrowd.fit(series, source="x", season="week")
     (warning,) = _warnings(replace(model, scores=replace(model.scores, coverage=0.734)))
     assert "only 73% of the 95% intervals contained the counts that were held out" in warning

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcrowd.sim.export import check_writable, refuse_failed_write
+from dpcrowd.sim.export import check_toml_path, refuse_failed_write
 from dpcrowd.sim.tuned import OPTIONAL, SECTIONS, Tuned
 
 __all__ = ["toml_text", "write_tuned"]
@@ -65,7 +65,7 @@ def toml_text(tuned: Tuned) -> str:
 def write_tuned(tuned: Tuned, path: str | Path) -> Path:
     """Write the file, completely or not at all, and return its path."""
     file = Path(path)
-    check_writable(file)
+    check_toml_path(file, "parameters")
     partial = file.with_name(file.name + ".part")
     with refuse_failed_write(file):
         try:

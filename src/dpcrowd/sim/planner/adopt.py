@@ -44,6 +44,8 @@ def adopt_settings(
             adopted.append(name)
         elif not same_setting(explicit[name], value):
             replaced.append((f"{name} {setting_text(explicit[name])}", f"{name} {setting_text(value)}"))
+    if file.crowd.get("share_width") and merged.get("reach") is None:
+        merged["reach"] = "all"  # servers that learn shares need every record
     remarks = []
     if adopted:
         tables = "; the tables show the best samples of each row" if "samples" in adopted else ""

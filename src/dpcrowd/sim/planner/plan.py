@@ -104,6 +104,8 @@ class NetworkPlan:
     remarks         what cannot be reached, and what the plan assumes
     server_names    those of a network.toml or of a file of shares; None: the servers have no names yet
     groups          what is predicted of small regions that share one draw of noise
+    share_width     by which part public shares may be wrong, as a network.toml states it; None: it does not, or this
+                    network could not learn them
     model           the process model that servers know, if any
     """
 
@@ -129,6 +131,7 @@ class NetworkPlan:
     shares_by_region: tuple[tuple[float, ...], ...] | None = None
     groups: GroupsPlan | None = None
     model: KnownModel | None = None
+    share_width: float | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values, as `dpcrowd plan --json` prints it."""
@@ -148,6 +151,7 @@ class NetworkPlan:
             "observation": self.observation,
             "hops_per_slot": request.hops_per_slot,
             "turnover": request.turnover,
+            "share_width": self.share_width,
             "model": None if self.model is None else self.model.fitted.file,
             "slot_seconds": slot,
             "samples": self.samples,
@@ -409,6 +413,8 @@ def _assemble(
         groups = replace(groups, in_use=grouping_file is not None)
         remark = groups.remark(len(request.levels), facts.model.course is not None, grouping_file)
         remarks = remarks if remark is None else [*remarks, remark]
+    width, width_remarks = _share_width(file, request, prediction, facts.shares)
+    remarks = [*remarks, *width_remarks]
     return NetworkPlan(
         request=request,
         guarantee=guarantee_of(request),
@@ -431,7 +437,26 @@ def _assemble(
         remarks=(*remarks, *overlap_notes(config)),
         server_names=names,
         groups=groups,
+        share_width=width,
     )
+
+
+def _share_width(
+    file: NetworkFile | None, request: PlanRequest, prediction: Prediction, shares: Floats
+) -> tuple[float | None, list[str]]:
+    """Return the share width of a network file if the planned servers can learn shares, and a remark if they cannot."""
+    width = None if file is None else file.crowd.get("share_width")
+    if file is None or not width:
+        return None, []
+    if prediction.reach != "all":
+        reason = f"records travel {prediction.reach} hops, and learning needs all of them (reach all)"
+    elif config_of(request).observation != "binomial":
+        reason = "learning needs observation binomial"
+    elif (np.abs(shares.sum(axis=0) - 1.0) > 1e-6 * len(shares)).any():
+        reason = "learning needs every user at one server, so shares that sum to 1"
+    else:
+        return float(width), []
+    return None, [f"share_width {width:g} of '{file.path}' is left out: {reason}."]
 
 
 def _tuples(shares: Any) -> tuple[Any, ...]:

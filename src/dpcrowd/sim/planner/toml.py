@@ -13,7 +13,7 @@ from typing import Any
 
 from dpcrowd.models.season import SECOND
 from dpcrowd.models.season import duration_text as length_text
-from dpcrowd.sim.export import check_writable, refuse_failed_write
+from dpcrowd.sim.export import check_toml_path, refuse_failed_write
 from dpcrowd.sim.planner.plan import NetworkPlan
 from dpcrowd.sim.planner.request import EQUAL
 from dpcrowd.sim.planner.solve import duration_text
@@ -71,6 +71,7 @@ def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
             "lag": request.lag,
             **({} if request.turnover == 1.0 else {"turnover": request.turnover}),
             **({"groups": "auto"} if _has_groups(plan) else {}),
+            **({} if plan.share_width is None else {"share_width": plan.share_width}),
             **process,
             "observation": plan.observation,
         },
@@ -97,7 +98,7 @@ def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
 def write_plan(plan: NetworkPlan, path: str | Path) -> Path:
     """Write the file and return its path."""
     file = Path(path)
-    check_writable(file)
+    check_toml_path(file, "a plan")
     with refuse_failed_write(file):
         file.write_text(toml_text(plan, file.absolute().parent), encoding="utf-8")
     return file

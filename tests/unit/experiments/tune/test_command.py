@@ -43,7 +43,8 @@ TABLE = """
 --scheme dpcrowd --epsilon 0             | epsilon must be > 0
 --scheme dpcrowd --data nowhere.csv      | file 'nowhere.csv' does not exist
 --scheme dpcrowd --out nowhere/a.toml    | cannot write 'a.toml': the folder 'nowhere' does not exist
---scheme dpcrowd --out folder            | cannot write 'folder'
+--scheme dpcrowd --out folder            | cannot write parameters to 'folder'; allowed ending: .toml
+--scheme dpcrowd --out a.json            | cannot write parameters to 'a.json'; allowed ending: .toml
 --scheme dpcrowd --evaluation            | unknown option '--evaluation'. Did you mean '--evaluations'?
 """
 CASES = [tuple(part.strip() for part in line.split("| ", 1)) for line in TABLE.strip("\n").splitlines()]

@@ -81,3 +81,17 @@ def test_groups_of_the_file_are_not_recommended_as_new(tmp_path: Path) -> None:
     of_walk, of_model = (str(large.groups.remark(20, course, "net.toml")) for course in (False, True))
     assert "That is not worth it" in of_walk
     assert "if regions are independent" in of_model
+
+
+def test_the_share_width_of_the_file_is_kept(tmp_path: Path) -> None:
+    """A network that learns its shares would stop doing so after a plan with another epsilon, and nobody was told."""
+    file = tmp_path / "network.toml"
+    text = sample_network(4, scheme="relay", regions=["a", "b"], process_var=[50.0, 50.0], share_width=0.1)
+    file.write_text(text, encoding="utf-8")
+    result = dpcrowd.plan([400.0, 300.0], graph=file, epsilon=2.0, epsilons=[1.0], advice=False)
+    assert result.reach == "all"
+    assert "share_width = 0.1" in toml_text(result)
+    assert result.summary()["share_width"] == 0.1
+    short = dpcrowd.plan([400.0, 300.0], graph=file, reach=1, epsilons=[1.0], advice=False)
+    assert "share_width" not in toml_text(short)
+    assert any("share_width 0.1 of" in remark and "(reach all)" in remark for remark in short.remarks)
