@@ -36,7 +36,8 @@ interval of a small region with any weight: it is silent until evidence has rais
 Where records say little, the weights stay what they were: intervals become narrower by evidence alone. Everything is a
 function of records, that is of released values, and no schedule depends on it. Arrays are (beliefs, N, d).
 
-Without an expected course the beliefs differ in Q alone, which then need not be known: 1/16, 1/4, 1, 4 and 16 times.
+Without an expected course the beliefs differ in Q alone, which then need not be known: 1/16, 1/4, 1, 4 and 16 times, and
+4096 times for a region that leaves its past at once, such as an empty one that fills, whose Q says nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ _AROUND_COURSE = (  # factor of q, weight at the start for the interval, and for
 _ANOTHER_LEVEL = (0.02, 0.002)
 _LEVEL_FAR_AWAY = (0.005, 0.0003)
 _SILENT = 0.02
-_ALONE = tuple((factor, w, w) for factor, w in ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05)))
+_ALONE = (
+    *((factor, w, w) for factor, w in ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05))),
+    (4096.0, 0.005, 0.0003),
+)
 _PRIOR_REGIONS = 30.0
 """n0: how many regions the beliefs of the beginning count for, beside those that have records."""
 _STEPS = 3

@@ -141,6 +141,20 @@ def test_a_region_that_was_empty_fills() -> None:
     assert covered[:40].mean() > 0.93
 
 
+def test_a_region_whose_q_says_nothing_fills() -> None:
+    """Without a model, 16 times the Q of an empty region is as little as once: it would stay empty for ever."""
+    rng = np.random.default_rng(21)
+    truth = np.concatenate([np.zeros((40, 40, 1)), np.full((120, 40, 1), 320.0)])
+    mean, var = learned(truth, 4000.0, 22, ProcessModel.of(1.0, np.array([0.01])))
+    covered = np.abs(mean - truth) < 1.96 * np.sqrt(var)
+    assert covered[80:].mean() > 0.9
+    assert np.abs(mean - truth)[80:].mean() < 60.0
+    steady = 300.0 + np.cumsum(rng.normal(0.0, 2.0, (120, 40, 1)), axis=0)
+    estimate, variance = learned(steady, 4000.0, 23, ProcessModel.of(1.0, np.array([4.0])))
+    assert np.abs(estimate - steady)[40:].mean() < 0.9 * np.sqrt(variance[40:]).mean()
+
+
+
 def test_regions_learn_from_one_another() -> None:
     """Weak records of one region show little; if all regions are livelier than the model says, all of them know it."""
     many = 40
