@@ -36,8 +36,8 @@ interval of a small region with any weight: it is silent until evidence has rais
 Where records say little, the weights stay what they were: intervals become narrower by evidence alone. Everything is a
 function of records, that is of released values, and no schedule depends on it. Arrays are (beliefs, N, d).
 
-Without an expected course the beliefs differ in Q alone, which then need not be known: 1/16, 1/4, 1, 4 and 16 times, and
-4096 times for a region that leaves its past at once, such as an empty one that fills, whose Q says nothing.
+Without an expected course the beliefs differ in Q alone, which then need not be known: 1/16, 1/4, 1, 4 and 16 times,
+and 4096 times for a region that leaves its past at once, such as an empty one that fills, whose Q says nothing.
 """
 
 from __future__ import annotations

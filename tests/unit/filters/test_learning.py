@@ -154,7 +154,6 @@ def test_a_region_whose_q_says_nothing_fills() -> None:
     assert np.abs(estimate - steady)[40:].mean() < 0.9 * np.sqrt(variance[40:]).mean()
 
 
-
 def test_regions_learn_from_one_another() -> None:
     """Weak records of one region show little; if all regions are livelier than the model says, all of them know it."""
     many = 40
