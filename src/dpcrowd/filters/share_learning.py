@@ -67,6 +67,8 @@ _FIRST_FACTOR = 2.0
 """The deviation of a crowd of which nothing is known, in units of its first estimate."""
 _SETTLED_PART = 0.15
 """The deviation of a crowd that is known well enough to linearise products with it, as a part of the crowd."""
+_PRECISE_PART = 0.3
+"""The deviation of a record that says enough of a share to linearise products with it, as a part of a mean count."""
 _LEAST_PART = 1e-14
 _LEAST_NOISE = 1e-13
 """The least variance of a record's noise, as a part of what the filter expects of its value: rounding."""
@@ -353,15 +355,18 @@ def _settle(
     """Turn errors of shares from people into parts of the crowd, in place, where so much is known of it.
 
     With g = b/r, an error of g is (that of b - g times that of r)/r; what this leaves out is (error of r)^2/r in all
-    records together, and has to be less than the noise of a record at each server. In the round of records until now,
+    records together, and has to be less than the noise of a record at each server. Where single records say little,
+    products of what they say are wrong, and the region stays as it is. In the round of records until now,
     the crowd has moved, and b with it: twice as far as the model says, if it moves in one direction.
 
     before  scale and `settled`, which are returned as they are now
     """
     scale, settled = before
     servers, crowd = public.shape[1], np.maximum(mean[:, 0], 1.0)
-    noise = servers * np.sqrt(records.noise_var.mean())
-    now = ~settled & (cov[:, 0, 0] < np.minimum(np.square(_SETTLED_PART * crowd), noise * crowd))
+    noise_var = records.noise_var.mean()
+    least = np.minimum(np.square(_SETTLED_PART * crowd), servers * np.sqrt(noise_var) * crowd)
+    is_precise = noise_var + crowd / servers < np.square(_PRECISE_PART * crowd / servers)
+    now = ~settled & is_precise & (cov[:, 0, 0] < least)
     if not now.any():
         return before
     part, people = slice(1, servers + 1), crowd[now][:, None]
