@@ -12,11 +12,12 @@ the first time claim a larger crowd, what was believed is widened. That b and de
 at the start, diag(v) - v v^T / sum v: what is learned of one server narrows what is believed of the others, and a
 server that nobody hears keeps its uncertainty.
 
-Shares are constant, and b is not. So once the crowd is known within 15%, the region is settled: the state has g in the
-place of b, and the product is linearised at the filter's means, g r = g' r + r' g - g' r' + (g - g')(r - r'). The mean
-of the last term is subtracted, and its variance counts as noise. What was learned of a share until then may be wrong by
-15% of it, since the crowd has moved meanwhile. Where noise hides the crowd, the region is never settled, and b is taken
-to be constant, but for the growth of an expected course.
+Shares are constant, and b is not. So once all servers have been heard and the crowd is known well enough, within 15% or
+better, the region is settled: the state has g in the place of b, and the product S r with S = H + g is linearised at
+the share s and the crowd q that are believed in, S r = s r + q S - s q + (S - s)(r - q). The mean of the last term is
+subtracted, and its variance counts as noise. What was learned until then is widened by what the crowd has moved
+meanwhile. Where noise hides the crowd, or a server is never heard, the region is not settled, and b is taken to be
+constant, but for the growth of an expected course.
 
 The filter starts with public shares that may be wrong by a large part, Var(g_i) = (W H_i)^2. How wrong they are is then
 read off what it has learned: with a width w instead of W every posterior is known without another filter, since both
@@ -66,8 +67,8 @@ _FIRST_FACTOR = 2.0
 """The deviation of a crowd of which nothing is known, in units of its first estimate."""
 _SETTLED_PART = 0.15
 """The deviation of a crowd that is known well enough to linearise products with it, as a part of the crowd."""
-_FIRST_ERROR = 0.15
-"""By which part shares may be wrong that were learned while the crowd was not yet known."""
+_PRECISE_PART = 0.3
+"""The deviation of a record that says enough of a share to linearise products with it, as a part of a mean count."""
 _LEAST_PART = 1e-14
 _LEAST_NOISE = 1e-13
 """The least variance of a record's noise, as a part of what the filter expects of its value: rounding."""
@@ -186,7 +187,7 @@ def learn_slot(
     _update(mean, cov, public, records, before.settled, (believed, crowd))
     settled = before.settled
     if heard.all():
-        scale, settled = _settled(mean, cov, scale, settled, public, (believed, crowd))
+        scale, settled = _settle(mean, cov, (scale, settled), public, records, step.added)
     return ShareFilter(mean, cov, scale, True, heard, settled)
 
 
@@ -348,29 +349,40 @@ def _square_root(matrices: Floats) -> Floats:
         return np.asarray(vectors * np.sqrt(np.maximum(values, _LEAST_NOISE * values[:, -1:]))[:, None, :])
 
 
-def _settled(
-    mean: Floats, cov: Floats, scale: Floats, settled: Bools, public: Floats, point: tuple[Floats, Floats]
+def _settle(
+    mean: Floats, cov: Floats, before: tuple[Floats, Bools], public: Floats, records: SlotRecords, added: Floats
 ) -> tuple[Floats, Bools]:
     """Turn errors of shares from people into parts of the crowd, in place, where so much is known of it.
 
-    Returns scale and `settled`. With g = b/r, linearised at the `point`, an error of g is (that of b - g times that of
-    r)/r.
+    With g = b/r, an error of g is (that of b - g times that of r)/r; what this leaves out is (error of r)^2/r in all
+    records together, and has to be less than the noise of a record at each server. Where single records say little,
+    products of what they say are wrong, and the region stays as it is. In the round of records until now,
+    the crowd has moved, and b with it: twice as far as the model says, if it moves in one direction.
+
+    before  scale and `settled`, which are returned as they are now
     """
-    now = ~settled & (cov[:, 0, 0] < np.square(_SETTLED_PART * np.maximum(mean[:, 0], 1.0)))
+    scale, settled = before
+    servers, crowd = public.shape[1], np.maximum(mean[:, 0], 1.0)
+    noise_var = records.noise_var.mean()
+    least = np.minimum(np.square(_SETTLED_PART * crowd), servers * np.sqrt(noise_var) * crowd)
+    is_precise = noise_var + crowd / servers < np.square(_PRECISE_PART * crowd / servers)
+    now = ~settled & is_precise & (cov[:, 0, 0] < least)
     if not now.any():
-        return scale, settled
-    part = slice(1, public.shape[1] + 1)
-    errors, people = (point[0] - public)[now], point[1][now][:, None]
+        return before
+    part, people = slice(1, servers + 1), crowd[now][:, None]
+    moved = mean[now]
+    errors = moved[:, part] / people
     turn = np.tile(np.eye(mean.shape[1]), (len(people), 1, 1))
     np.einsum("dii->di", turn)[:, part] = 1.0 / people
     turn[:, part, 0] = -errors / people
     turned = turn @ cov[now] @ turn.swapaxes(1, 2)
     turned = 0.5 * (turned + turned.swapaxes(1, 2))
-    moved = mean[now]
-    moved[:, part] = errors + (moved[:, part] - errors * moved[:, :1]) / people
-    turned[:, part, part] += _sums_to_zero(np.square(_FIRST_ERROR * np.maximum(public[now] + moved[:, part], 0.0)))
+    round_var = 4.0 * added[now][:, None] * servers / len(records.origins)
+    wrong = np.minimum(round_var / np.square(people), np.square(_SETTLED_PART))
+    turned[:, part, part] += _sums_to_zero(wrong * np.square(np.maximum(public[now] + errors, 0.0)))
+    moved[:, part] = errors
     mean[now], cov[now] = moved, turned
-    return np.where(now, scale / point[1], scale), settled | now
+    return np.where(now, scale / crowd, scale), settled | now
 
 
 def _sums_to_zero(var: Floats) -> Floats:

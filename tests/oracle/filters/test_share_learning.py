@@ -152,22 +152,27 @@ def test_a_settled_region_linearises_the_product_of_share_and_crowd() -> None:
         assert np.allclose(after.cov[k], cov, rtol=1e-6, atol=1e-10)
 
 
-def test_settling_keeps_what_is_known() -> None:
-    """The shares that were learned in people must be the same shares afterwards, and 15% less certain."""
+def test_settling_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares that were learned in people must be the same shares afterwards, as uncertain as they were by g = b/r."""
     rng = np.random.default_rng(2)
-    public, crowd = some_public(rng), np.array([2000.0, 700.0])
-    true = some_public(rng)
-    known = start_filter(public, WIDTH)
-    origins = np.arange(SERVERS)
-    records = SlotRecords(origins, true * crowd, np.full(SERVERS, 1.0))
+    public, true, crowd = some_public(rng), some_public(rng), np.array([2000.0, 700.0])
+    records = SlotRecords(np.arange(SERVERS), true * crowd, np.full(SERVERS, 1.0))
     unknown = some_step(np.zeros(REGIONS), np.zeros(REGIONS), np.full(REGIONS, np.inf), stays=0.0)
-    known = learn_slot(known, public, public, WIDTH, unknown, records)
-    assert known.settled.all()
-    assert np.allclose(known.mean[:, 0], crowd, rtol=0.01)
-    assert np.allclose(public.T + known.mean[:, ERRORS], true.T, atol=0.05)
-    deviation = np.sqrt(np.einsum("dii->di", known.cov[:, ERRORS, ERRORS]))
-    assert np.allclose(deviation, 0.15 * np.sqrt(true * (1.0 - true**2 / np.square(true).sum(axis=0))).T, rtol=0.9)
-    assert np.allclose(known.cov[:, ERRORS, ERRORS].sum(axis=2), 0.0, atol=1e-6)
+    parts = learn_slot(start_filter(public, WIDTH), public, public, WIDTH, unknown, records)
+    monkeypatch.setattr(share_learning, "_SETTLED_PART", 0.0)
+    people = learn_slot(start_filter(public, WIDTH), public, public, WIDTH, unknown, records)
+    assert parts.settled.all()
+    assert not people.settled.any()
+    assert np.allclose(people.mean[:, ERRORS] / people.mean[:, :1], parts.mean[:, ERRORS], rtol=1e-9)
+    assert np.allclose(parts.mean[:, 0], crowd, rtol=0.01)
+    for k in range(REGIONS):
+        slope = np.zeros((SERVERS, SIZE))
+        slope[:, ERRORS] = np.eye(SERVERS) / parts.mean[k, 0]
+        slope[:, 0] = -parts.mean[k, ERRORS] / parts.mean[k, 0]
+        share = public[:, k] + parts.mean[k, ERRORS]
+        moved = centred(4.0 * unknown.added[k] / parts.mean[k, 0] ** 2 * np.maximum(share, 0.0) ** 2)
+        cov = slope @ people.cov[k] @ slope.T + moved
+        assert np.allclose(parts.cov[k, ERRORS, ERRORS], cov, rtol=1e-6, atol=1e-12)
 
 
 def test_a_first_crowd_that_is_too_small_does_no_lasting_harm() -> None:
