@@ -83,7 +83,7 @@ $(READY): $(wildcard src/dpcrowd/kernels/*.py) | $(STAMP)
 	  wait $$files || true; touch $@
 
 # Nothing waits here, so there is one process per core.
-fast: $(STAMP) $(READY) ## the tests that need less than about a quarter of a second each, no processes and no sockets
+fast: $(STAMP) $(READY) ## the tests that need less than about a fifth of a second each, no processes and no sockets
 	$(BIN)/python -m pytest -q -n $(CORES) --dist worksteal -m "not slow" tests/unit tests/oracle tests/property
 
 # The files that have tests with this mark: two processes need not read the others once more.

@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -103,10 +104,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     xdist would begin with the files of many tests, which are not the ones that take long; `make unit` tells it not to.
     """
-    slow = {item.path for item in items if item.get_closest_marker("slow") or item.nodeid.startswith(STATISTICAL)}
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
 
-    def place(item: pytest.Item) -> tuple[bool, bool, bool]:
-        return not item.nodeid.startswith(LIVE), not item.nodeid.startswith(END_TO_END), item.path not in slow
+    def place(item: pytest.Item) -> tuple[bool, bool, bool, int]:
+        live, end_to_end, statistical = (item.nodeid.startswith(kind) for kind in (LIVE, END_TO_END, STATISTICAL))
+        return not live, not end_to_end, not statistical, -slow[item.path]
 
     items.sort(key=place)
 

@@ -118,6 +118,7 @@ def test_groups_of_real_releases_are_those_of_the_rule() -> None:
     assert (sizes == 1).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regions", [1, 2, 51])
 def test_compiled_loop_gives_the_same_groups(regions: int) -> None:
     """The simulator compiles the loop, a live server does not: they must never differ, ties included."""

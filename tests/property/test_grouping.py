@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ def test_every_allowed_region_is_in_one_group_within_the_thresholds(
                     assert np.corrcoef(history[n, :, pivot], history[n, :, k])[0, 1] > TAU2 - 1e-9
 
 
+@pytest.mark.slow
 @given(releases(), st.integers(0, 2**32 - 1))
 @settings(max_examples=examples(60))
 def test_a_servers_groups_do_not_depend_on_the_other_servers(

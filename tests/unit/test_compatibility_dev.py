@@ -147,6 +147,7 @@ def test_a_paid_slot_is_told_and_not_drawn_again(folder: Path) -> None:
     assert np.allclose(noisy, np.frombuffer(stored), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_nodes_go_on(folder: Path) -> None:
     """Neighbours that no longer vouch for each other, or an account that has lost its ways, would end all samples."""
 
@@ -190,6 +191,7 @@ def test_a_slot_that_was_missed_is_not_sampled(folder: Path) -> None:
     assert drawn[:2] == [missed + 1, missed + 2]
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_ahead_refills_nothing(folder: Path) -> None:
     """Whoever sets the clock ahead by more than a window would have a whole budget again, at once."""
 

@@ -73,6 +73,7 @@ def test_every_package_is_in_the_table() -> None:
     assert packages <= set(re.findall(r"\w+", table))
 
 
+@pytest.mark.slow
 def test_a_simulated_slot_passes_through_the_hops_that_the_walk_names() -> None:
     """Names that exist, but through which nothing passes, mislead more than a missing page."""
     walk = PAGE.split("### A slot in the simulator")[1].split("### ")[0]

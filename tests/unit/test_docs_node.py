@@ -71,6 +71,7 @@ def words(places: dict[str, int], *folders: str) -> set[str]:
     return reasons
 
 
+@pytest.mark.slow
 def test_the_names_that_reasons_are_looked_up_by_exist() -> None:
     """A name that no call has any more finds nothing, and hides that its reasons are no longer looked at."""
     names = {getattr(call.func, "id", None) or getattr(call.func, "attr", "") for call in calls("")}

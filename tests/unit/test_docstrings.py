@@ -22,6 +22,7 @@ WITH_EXAMPLES = (
 ).split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name: str) -> None:
     """An example that no longer works is worse than none: it is what people copy."""

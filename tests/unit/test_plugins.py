@@ -57,6 +57,7 @@ def install_extras(install: Install) -> None:
     )
 
 
+@pytest.mark.slow
 def test_all_three_are_simulated_by_their_names(install: Install) -> None:
     """The whole point: one package brings a scheme, data and a network, and no line of dpcrowd changes."""
     install_extras(install)

@@ -81,6 +81,7 @@ def test_smoothing_with_given_steps(seed: int, rows: int, a: float, first: int) 
         assert one == pytest.approx(other, rel=1e-8)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @cases
 def test_matrix_filter_and_smoother(seed: int, rows: int, a: float, first: int) -> None:

@@ -47,6 +47,7 @@ def draw_info(rng: np.random.Generator, servers: int, d: int, quiet: int) -> tup
     return info * rng.uniform(50, 500, info.shape), info
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.integers(0, 10**6), st.sampled_from([1.0, 0.9, -0.5, 1.1]), st.integers(0, 3), st.booleans())
 def test_diagonal_smoother(seed: int, a: float, quiet: int, doubted: bool) -> None:

@@ -31,6 +31,7 @@ def test_expected_links_are_those_of_all_graphs(servers: int) -> None:
         assert expected_links(servers, p) == pytest.approx(by_hand, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_solution_hits_the_density() -> None:
     """Putting p back into the expectation gives the links that were asked for."""
     for servers in (3, 10, 50, 51, 299, 300, 301, 5000):
@@ -51,6 +52,7 @@ def test_the_approximation_for_many_servers_is_a_quarter_of_a_link_off_at_most(m
     assert np.abs(np.subtract(exact, approximate)).max() <= 0.25 + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [0.03, 0.1, 0.5, 1.0])
 def test_mean_density_of_many_draws(wanted: float) -> None:
     """Without the correction for repaired servers, density 0.03 would come out near 0.035: 50 standard errors off."""

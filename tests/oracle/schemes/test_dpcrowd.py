@@ -185,6 +185,7 @@ def compare(name: str, world: World, setting: Setting, *, neighbours: bool, **op
 VARIANTS = [(PAPER, "paper", 1.0), (OTHER, "paper", 0.995), (OTHER, "binomial", 1.0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tuning", "observation", "A"), VARIANTS)
 @pytest.mark.parametrize("changing", [False, True])
 def test_dpcrowd_is_algorithm_2(tuning: Tuning, observation: Observation, A: float, changing: bool) -> None:
@@ -210,6 +211,7 @@ def test_fast_is_algorithm_2_alone(tuning: Tuning, observation: Observation, A: 
     compare("fast", world, settings(world, Guarantee.finite(70, 10.0), tuning, observation, A), neighbours=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), [("dpcrowd", "finite"), ("dpcrowd-w", "window"), ("fast", "finite")])
 def test_several_regions_are_sampled_together(name: str, kind: Any) -> None:
     """Each region has a controller of its own; the first one that is due takes all others along."""

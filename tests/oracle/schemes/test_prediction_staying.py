@@ -67,6 +67,7 @@ def test_the_best_number_of_samples_knows_of_it() -> None:
     assert best_samples(facts(0.02)) <= best_samples(facts(1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turnover", [0.5, pytest.param(0.02, marks=pytest.mark.slow)])
 def test_numbers_of_samples_side_by_side_are_those_one_after_the_other(
     turnover: float, monkeypatch: pytest.MonkeyPatch

@@ -96,6 +96,7 @@ def random_graph(rng: np.random.Generator, servers: int) -> np.ndarray:
     return links
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32 - 1),
     servers=st.integers(2, 9),
@@ -190,6 +191,7 @@ def test_the_matrix_form_is_stable_where_the_printed_gain_diverges() -> None:
     assert largest_estimate(transition, process_var, np.diag([5.5e-2, 3.9e-6])) < 2.0
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(st.integers(0, 10_000))
 def test_the_matrix_form_is_stable_for_any_markov_matrix(seed: int) -> None:

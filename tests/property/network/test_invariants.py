@@ -55,6 +55,7 @@ def assert_sound(graph: Graph) -> None:
     assert (np.diff(hearing.indices)[np.diff(hearing_rows) == 0] > 0).all()
 
 
+@pytest.mark.slow
 @given(link_lists(), st.booleans())
 def test_links_in_links_out(given_links: tuple[int, list[tuple[int, int]]], delayed: bool) -> None:
     """Any order and direction of the links gives one and the same sound graph, and the links come back."""
@@ -70,6 +71,7 @@ def test_links_in_links_out(given_links: tuple[int, list[tuple[int, int]]], dela
         assert back.tolist() == [of[pair] for pair in zip(low.tolist(), high.tolist(), strict=True)]
 
 
+@pytest.mark.slow
 @given(link_lists())
 def test_text_in_links_out(given_links: tuple[int, list[tuple[int, int]]]) -> None:
     """A network written as links or as a matrix is read back as it was."""
@@ -94,6 +96,7 @@ def test_any_text_is_a_network_or_one_clear_line(text: str) -> None:
     assert "\n" not in line
 
 
+@pytest.mark.slow
 @given(densities(), seeds, st.integers(1, 4), st.integers(1, 4))
 @settings(max_examples=examples(60))
 def test_random_graphs_are_sound_and_runs_are_independent(

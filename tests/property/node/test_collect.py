@@ -171,6 +171,7 @@ def test_counting_the_journal_is_counting_in_memory(given_batches: list[list[Row
     assert found.tolist() == expected.tolist()
 
 
+@pytest.mark.slow
 @given(batches, st.integers(1, 40), st.permutations(NAMES))
 def test_the_journal_is_counted_by_the_names_of_regions(
     given_batches: list[list[Row]], capacity: int, order: list[str]

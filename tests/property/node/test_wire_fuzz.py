@@ -69,6 +69,7 @@ def test_any_bytes_are_refused(payload: bytes) -> None:
     assert proven(payload, SENDER, fake_verify) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150))
 @given(
     st.sampled_from(sorted(VALID)),

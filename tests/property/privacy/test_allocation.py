@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ def play_ba(total: int, w: int, publishes: list[bool], nullify: bool = True) -> 
     return charges
 
 
+@pytest.mark.slow
 @given(totals, st.integers(1, 50))
 def test_equal_parts(total: int, parts: int) -> None:
     """uniform * w, per_sample * T_s and 2w tests stay within the total, and waste less than a unit each."""

@@ -65,6 +65,7 @@ def test_the_scale_is_not_needlessly_large(charge: int, sensitivity: int) -> Non
     assert scale <= plain * (1 + 1e-14)
 
 
+@pytest.mark.slow
 @given(charges, sensitivities)
 def test_the_simulator_uses_the_same_scale(charge: int, sensitivity: int) -> None:
     """A simulation with another scale would not show what a live server gets."""

@@ -64,6 +64,7 @@ def test_every_window_holds_exactly_n_samples(schedule: tuple[int, int, int], us
         assert spent[first : first + length].sum() <= network.guarantee.total
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(schedules(), st.sampled_from(["pinned", "roaming"]))
 def test_a_horizon_holds_exactly_n_samples(schedule: tuple[int, int, int], users: Users) -> None:
@@ -197,6 +198,7 @@ def test_nobody_is_heard_more_than_n_times_per_window(schedule: tuple[int, int, 
     assert taken or 3 * length <= network.lag
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(schedules(), st.lists(st.tuples(st.integers(0, 14), st.booleans()), max_size=24), st.integers(0, 10**6))
 def test_which_records_count_is_a_function_of_their_set(

@@ -53,6 +53,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["epsilon"] for row in summary["by_epsilon"]] == [0.5, 1.0]
 
 
+@pytest.mark.slow
 def test_a_goal_is_solved_for_epsilon_by_default(capsys: pytest.CaptureFixture[str]) -> None:
     """`--goal` alone is a question about epsilon."""
     assert main([*CALM, "--goal", "5% in every region above 1000"]) == 0

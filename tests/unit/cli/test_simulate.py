@@ -50,6 +50,7 @@ def _rows(names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     return {row["scheme"]: row for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_scheme_gives_the_promised_object(name: str) -> None:
     """Programs rely on these keys, on numbers where there is something to say, and on null where there is not."""
@@ -225,6 +226,7 @@ def write_sizes(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_errors_by_size_and_the_exhausted_budget_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A mean over regions hides the small ones, and no mean shows that a scheme has stopped to sample."""
     data = write_sizes(tmp_path / "sizes.csv")
@@ -244,6 +246,7 @@ def test_errors_by_size_and_the_exhausted_budget_are_shown(tmp_path: Path, capsy
     assert rows[1]["exhausted_at"] is None, "it has paid for every slot"
 
 
+@pytest.mark.slow
 def test_the_table_fits_a_narrow_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -332,6 +335,7 @@ def test_windows_and_whole_streams_may_be_mixed_and_the_note_says_so(capsys: pyt
     assert "note: epsilon covers a complete stream of 100 slots for dpcrowd; any window of 100 slots for uniform" in out
 
 
+@pytest.mark.slow
 def test_every_window_scheme_takes_its_window(capsys: pytest.CaptureFixture[str]) -> None:
     """All of them side by side, on several regions, by the paper's accounting."""
     names = ",".join(WINDOW)

@@ -57,6 +57,7 @@ def test_a_data_set_begins_where_its_crowd_is(monkeypatch: pytest.MonkeyPatch) -
     assert replay.note == "small: 10 users in 1 slots, replayed from slot 3 on"
 
 
+@pytest.mark.slow
 def test_someone_who_stays_is_the_same_person() -> None:
     """People of a series are present from the first on: others in every slot would be pinned to other servers."""
     first, second = list(read_data_set("multi-linear").slots())[:2]

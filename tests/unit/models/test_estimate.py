@@ -37,6 +37,7 @@ def test_level_and_deviations() -> None:
     assert fitted.scores.error < fitted.scores.past
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("season", "factor"),
     [
@@ -60,6 +61,7 @@ def test_the_season_is_chosen(season: str, factor: Any) -> None:
         assert np.abs(rows[:, 0] - expected).mean() < 2.0
 
 
+@pytest.mark.slow
 def test_a_crowd_that_grows_keeps_its_season() -> None:
     """The level of the last slots, and a shape from all of them: otherwise growth would hide the week."""
     rng = np.random.default_rng(4)

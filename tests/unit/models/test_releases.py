@@ -73,6 +73,7 @@ def test_the_filter_is_undone() -> None:
     assert value[sampled] == pytest.approx(samples[sampled], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_model_is_that_of_the_crowd(tmp_path: Path) -> None:
     """The released series is far smoother than the crowd: taken for the crowd, a would be 0.9, and V too small."""
     rng = np.random.default_rng(2)
@@ -159,6 +160,7 @@ def test_a_network_file_that_does_not_help_is_refused(tmp_path: Path, scheme: st
         fit_releases(table, made_with=network_file(tmp_path, scheme))
 
 
+@pytest.mark.slow
 def test_what_filters_learned_is_said_not_to_be_undone(tmp_path: Path) -> None:
     """Filters that learn are several: the user has to know that only one of them is undone."""
     table = write(tmp_path / "estimates.csv", *staggered())

@@ -36,6 +36,7 @@ def rewritten(network: dict[str, Any], warning: str) -> NetworkConfig:
     return network_of({**network, "scheme": {**scheme, "process_var": network["scheme"]["process_var"]}})
 
 
+@pytest.mark.slow
 def test_a_window_that_is_spent_in_its_first_quarter_is_foretold() -> None:
     """Nobody would know until the estimates stood still: the file is valid, and the first slots look well."""
     expected = forecast(network_of(FIRST_GUIDE), "a")
@@ -73,6 +74,7 @@ def test_what_the_warning_says_to_write_has_no_warning(scheme: dict[str, Any]) -
     assert schedule_warning(better, "b") is None
 
 
+@pytest.mark.slow
 def test_a_budget_that_lasts_is_not_warned_of() -> None:
     """A warning that always comes is not read: capped slots, and crowds that hardly move, are fine."""
     roaming = network_of(changed(FIRST_GUIDE, "guarantee.users", "roaming"))
@@ -84,6 +86,7 @@ def test_a_budget_that_lasts_is_not_warned_of() -> None:
     assert schedule_warning(network_of({**FIRST_GUIDE, "scheme": calm}), "a") is None
 
 
+@pytest.mark.slow
 def test_no_draw_of_the_node_and_no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A forecast that used up the node's entropy, or that changed from start to start, would be of no use."""
 

@@ -50,6 +50,7 @@ def test_estimates_are_near_the_truth(case: Case) -> None:
 LOOPS = [case for case in CASES if case.name in ("dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "fast", "relay")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LOOPS, ids=str)
 def test_compiled_loops_change_no_bit(case: Case) -> None:
     """The simulator compiles its hot loops and a live server does not: both must be the same scheme."""

@@ -34,6 +34,7 @@ def both(name, monkeypatch):
     return learned, dpcrowd.simulate(name, trend(), **options)[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_intervals_follow_a_trend(name, monkeypatch):
     """Between samples a random walk moves less than a crowd that grows every day: its intervals miss the truth. The
@@ -70,6 +71,7 @@ def test_a_state_from_before_continues(name):
     assert (memory.size if MEMORY[name] == "drift" else memory).weight.tolist() == [[0.0, 0.0]]
 
 
+@pytest.mark.slow
 def test_the_consensus_does_not_make_estimates_too_sure(monkeypatch):
     """Samples of 10^5 people are precise, and old priors of neighbours pull the estimates away from them."""
     moves = np.random.default_rng(6).normal(0.0, 2000.0, (90, 1)).cumsum(axis=0)

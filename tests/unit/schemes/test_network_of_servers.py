@@ -103,6 +103,7 @@ def is_plain(case: Case) -> bool:
     return case == Case(case.name, regions=4) or case.name == "relay"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [case if is_plain(case) else pytest.param(case, marks=pytest.mark.slow) for case in SINGLE], ids=str
 )
@@ -160,6 +161,7 @@ def test_a_transition_matrix_keeps_the_bits(name: str, form: Form, observation: 
     assert_same_bits(run_network(world, servers), play(make_scheme(name), setting, world))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model"),
     [

@@ -33,6 +33,7 @@ def variances(network: Network) -> Any:
     return np.array(released)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("roaming", [False, True])
 @pytest.mark.parametrize(
     "options",

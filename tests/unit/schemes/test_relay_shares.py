@@ -67,6 +67,7 @@ def test_it_learns_beside_an_expected_course_and_a_bank_of_beliefs() -> None:
     assert covered > 0.88
 
 
+@pytest.mark.slow
 def test_wrong_public_shares_are_no_reason_for_suspicion() -> None:
     """Whoever was suspected for a wrong share would count for nothing, and its share could never be learned."""
 

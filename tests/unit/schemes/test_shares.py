@@ -36,6 +36,7 @@ def test_pegasus_groups_are_as_long_as_the_counts_stand_still() -> None:
     assert result.compare("pegasus", "uniform").ratio < 0.9
 
 
+@pytest.mark.slow
 def test_roaming_users_leave_no_budget_unspent() -> None:
     """A slot costs at most epsilon/T; with only T_s samples at that price, most of epsilon would be lost."""
     rising = np.cumsum(np.random.default_rng(0).integers(0, 4000, 100)) + 1000  # always something to sample

@@ -67,6 +67,7 @@ class Mine(Uniform):
         return Reading(state.last, plan.noise_var, plan.due * plan.amount)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [Mine(), Flooding(Mine())])
 def test_a_subclass_or_a_wrapper_does_not_inherit_the_good_name(scheme: Uniform | Flooding) -> None:
     """One changed method is enough to break a promise; whoever changed it answers for it."""

@@ -320,6 +320,7 @@ def test_a_run_that_would_take_long_is_not_repeated_for_the_observation_noise(mo
     assert not any("observation noise" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_results_name_shares_that_differ_by_region_and_do_not_blame_the_model() -> None:
     """Of 67% coverage the note blamed the model, and the error of wrong shares was called observation noise."""
     settings: dict[str, Any] = {"servers": 5, "graph": "ring", "window": 10, "runs": 1, "jobs": 1, "epsilon": 100.0}

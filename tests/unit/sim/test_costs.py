@@ -97,6 +97,7 @@ def test_a_central_filter_hears_one_packet_a_sample(monkeypatch: pytest.MonkeyPa
     assert np.isnan(record.latency_ms).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [True, False])
 @pytest.mark.parametrize(
     "options", [{"reach": 1}, {"reach": 2}, {}, {"hops_per_slot": 3}, {"reach": 2, "hops_per_slot": "all"}], ids=str

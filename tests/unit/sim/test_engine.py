@@ -25,6 +25,7 @@ def tiny(schemes: Any, data: Any = "linear", **more: Any) -> SimulationResult:
     return simulate(schemes, data, **{**TINY, "jobs": 1, **more})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [True, False])
 @pytest.mark.parametrize("shares", ["uniform", "per-slot", "partition"])
 def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, shares: str, dynamic: bool) -> None:

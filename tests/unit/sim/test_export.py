@@ -141,6 +141,7 @@ def test_plots_are_what_their_ending_says(result: SimulationResult, tmp_path: Pa
     assert path.read_bytes().startswith(magic)
 
 
+@pytest.mark.slow
 def test_a_plot_names_every_scheme_and_both_errors(
     result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +178,7 @@ def test_the_lines_are_the_series_and_the_band_its_interval(
     assert drawn.max() == pytest.approx(top.max())
 
 
+@pytest.mark.slow
 def test_a_cross_marks_where_a_budget_was_exhausted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From there on the line is a prediction without samples, which the line itself does not show."""
     from matplotlib.figure import Figure
@@ -193,6 +195,7 @@ def test_a_cross_marks_where_a_budget_was_exhausted(tmp_path: Path, monkeypatch:
     assert cross.tolist() == [[40.0, pytest.approx(ended.series()["are"][40])]]
 
 
+@pytest.mark.slow
 def test_one_run_and_undefined_slots_can_be_drawn(tmp_path: Path) -> None:
     """No interval, and slots in which nobody knows anything yet: still a plot, and no warning."""
     one = simulate("dpcrowd", interval=9, sampling="staggered", graph="ring", **{**TINY, "runs": 1, "density": None})
@@ -200,6 +203,7 @@ def test_one_run_and_undefined_slots_can_be_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "one.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_errors_of_zero_can_be_drawn(tmp_path: Path) -> None:
     """A logarithmic axis has no zero; exact estimates must not end in a warning."""
     file = tmp_path / "zeros.csv"

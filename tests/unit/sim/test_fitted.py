@@ -94,6 +94,7 @@ def test_past_reads_nothing_and_costs_nothing(series: Path, model: dpcrowd.Model
         dpcrowd.simulate("past", counts, **SMALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("span", "first", "burn_in", "seen"),
     [("0:120", 0, 20, 100), ("0:120", 0, 120, 0), ("0:120", 120, 0, 0), ("100:140", 120, 5, 15), ("0:240", 50, 0, 90)],
@@ -224,6 +225,7 @@ def without_times(seed: int = 0, slots: int = 96) -> Any:
     return counts_from_array(np.random.default_rng(seed).poisson(np.stack([expected, 0.5 * expected], axis=1)))
 
 
+@pytest.mark.slow
 def test_a_season_of_slots_says_where_it_is_taken_to_begin() -> None:
     """On data that begin elsewhere in the season everything was off by half a day, and nothing said so."""
     data = without_times()
@@ -298,6 +300,7 @@ def test_other_counts_under_the_same_name_are_not_the_fitted_ones() -> None:
     assert overlap(model, counts_from_array(rng.poisson(30, (60, 2))), 0) is None
 
 
+@pytest.mark.slow
 def test_narrow_intervals_have_two_possible_causes() -> None:
     """The model was blamed where a scheme only samples too rarely to follow the crowd; past takes no samples at all."""
     data = without_times()

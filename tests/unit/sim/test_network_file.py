@@ -18,6 +18,7 @@ from dpcrowd.sim.planner.plan import plan
 from dpcrowd.sim.planner.toml import write_plan
 
 
+@pytest.mark.slow
 def test_the_network_of_live_servers_can_be_simulated_and_planned(tmp_path: Path) -> None:
     """Whoever has a network wants to know what another epsilon would give in it."""
     file = tmp_path / "network.toml"

@@ -83,6 +83,7 @@ def test_what_is_said_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
         samples(dpcrowd.Relay(samples=31))
 
 
+@pytest.mark.slow
 def test_users_who_roam_share_one_phase() -> None:
     """The network-wide promise holds only if all servers sample in the same slots."""
     config = configure("relay", COUNTS, **SMALL, window=30, users="roaming")
@@ -106,6 +107,7 @@ def test_a_note_says_how_many_samples_were_chosen() -> None:
     assert not any("samples in" in note for note in chosen.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

@@ -72,6 +72,7 @@ def test_the_payment_reported_is_that_of_the_charges(
     assert table["epsilon_paid_moving"] == [p[1] / 1e9 for p in by_run]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", WINDOW)
 def test_sound_accounting_keeps_the_promise_to_a_user_who_moves(scheme: str) -> None:
     """If a moving user paid more than epsilon, the privacy that is printed would be a lie."""
@@ -90,6 +91,7 @@ def test_sound_accounting_keeps_the_promise_over_the_whole_stream(scheme: str) -
 GROUPING = ("dpcrowd-plus", "rescuedp", "dpcrowd-w")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", GROUPING)
 def test_the_papers_accounting_costs_a_moving_user_more_than_epsilon(scheme: str) -> None:
     """The reason why sound accounting exists; if this no longer showed, the observer would be blind."""
@@ -97,6 +99,7 @@ def test_the_papers_accounting_costs_a_moving_user_more_than_epsilon(scheme: str
     assert 0 < paid["server"] <= 1 < paid["moving"] <= paid["roaming"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [*FINITE, "central", *WINDOW])
 def test_roaming_users_pay_no_more_than_epsilon(scheme: str) -> None:
     """A user who is at another server in every slot pays at all of them; the promise is for the whole network."""
@@ -111,6 +114,7 @@ def _over_60_slots(scheme: str, users: str) -> Any:
     return _together((*FINITE, "central"), **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["dpcrowd", "dpcrowd-w", "bd"])
 def test_roaming_is_not_free_of_charge_by_chance(scheme: str) -> None:
     """With pinned users the same schemes do exceed epsilon for one who roams: the bound above is no accident."""

@@ -56,6 +56,7 @@ def test_every_slot_is_there_and_the_last_is_the_filter(form: Any, reach: Any) -
     assert (smoothed.estimates < high).all()
 
 
+@pytest.mark.slow
 def test_smoothed_slots_are_more_accurate_also_where_regions_share_a_draw() -> None:
     """Groups come and go with what was released: a pass back over their sums that was wrong would cost accuracy."""
     level = np.array([2.0, 1.0, 3.0, 2.0, 1.0, 200.0, 2.0, 1.0])

@@ -77,6 +77,7 @@ def test_kept_estimates_have_their_shape_and_give_the_reported_errors() -> None:
     assert tiny("dpcrowd")["dpcrowd"].estimates is None
 
 
+@pytest.mark.slow
 def test_check_ins_are_simulated_as_they_are(tmp_path: Path) -> None:
     """Counts of real people: the last check-in of a day wins, every user is at one server, truth is the file's."""
     file = write_checkins(tmp_path / "checkins.csv")

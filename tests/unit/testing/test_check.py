@@ -341,6 +341,7 @@ def test_changed_inputs_are_found_after_other_checks(scheme: type[Scheme]) -> No
     assert [failure.check for failure in report.failures] == ["inputs"], report
 
 
+@pytest.mark.slow
 def test_the_report_says_what_and_where() -> None:
     """An author has to find the line: the check, the setting and the array or price that is wrong."""
     with pytest.raises(ContractBroken) as broken:
@@ -352,6 +353,7 @@ def test_the_report_says_what_and_where() -> None:
     assert "passed  composition" in text
 
 
+@pytest.mark.slow
 def test_checks_that_are_left_out_are_no_pass() -> None:
     """Whoever has another proof may leave a check out, but then dpcrowd does not say that it has passed."""
     report = check_scheme(Amplified(), skip=("composition", "distinguishability"))

@@ -80,6 +80,7 @@ def test_the_binomial_observation_is_the_filters_own() -> None:
     assert log_likelihood(samples, q, "binomial")[0] == pytest.approx(float(by_hand), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3, 9))
 def test_the_maximum_is_where_a_fine_grid_has_it(seed: int) -> None:
     """A search that stops in a wrong valley, or at a bound, would give a Q that is off by decades."""

@@ -29,6 +29,7 @@ def load_text(text: str, **options: object) -> object:
         return load(path, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @some
 @given(counts)
 def test_counts_survive_a_file(values: np.ndarray) -> None:

@@ -412,6 +412,7 @@ def test_who_leads_most_leads() -> None:
             assert "Multi-Linear, ε=" not in verdict.reason, "the claim is about the other set"
 
 
+@pytest.mark.slow
 def test_paper_ledger_says_what_a_moving_user_pays() -> None:
     """Results under the unsound ledger must never stand without what they really cost."""
     dear, fair = World(moving=17.0), World(moving=1.0)

@@ -81,6 +81,7 @@ def test_equal_input_gives_equal_files_whatever_the_users_style_is(drawn: Drawn,
     assert again.blocks == drawn.blocks
 
 
+@pytest.mark.slow
 def test_svg_file_is_xml_with_title_text_and_a_view(drawn: Drawn) -> None:
     """A reader who cannot see it gets the numbers, and a viewer can scale it; text is text, not outlines."""
     root = ET.parse(drawn.svg).getroot()
@@ -301,6 +302,7 @@ def test_real_panels_can_be_drawn(results: Results, tmp_path: Path) -> None:
     assert (done.svg, done.png) == (tmp_path / "figure3-interval.svg", tmp_path / "figure3-interval.png")
 
 
+@pytest.mark.slow
 def test_a_row_says_everything_about_its_setting(results: Results, tmp_path: Path) -> None:
     """A number without its setting cannot be used by anyone else."""
     (path,) = write_tables(INTERVAL, PLAN, results, tmp_path)

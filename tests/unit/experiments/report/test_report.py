@@ -102,6 +102,7 @@ class _Outline(HTMLParser):
         return [attributes for seen, attributes in self.seen if seen == name]
 
 
+@pytest.mark.slow
 def test_text_is_escaped_and_drawings_are_not(drawn: Drawn) -> None:
     """A statement with an angle bracket would otherwise become an element, and a drawing a text."""
     page = _page(drawn)

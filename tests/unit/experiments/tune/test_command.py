@@ -85,6 +85,7 @@ def test_a_mistake_gets_one_clear_line_before_the_work(
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_the_file_goes_into_a_simulation(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     """The whole way: tune on the first half, simulate with the result, read that half of it is in-sample."""
     assert main(_words("--scheme", "dpcrowd", "--out", "t.toml")) == 0
@@ -159,6 +160,7 @@ def test_a_search_without_success_says_so(capsys: pytest.CaptureFixture[str], mo
     assert "nothing better was found" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_without_a_file_the_table_says_that_nothing_was_kept(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     """A minute of work should not be lost by surprise; several regions are shown by their range."""
     words = ["tune", "--scheme", "rescuedp", "--data", "multi-linear", "--slots", "40", "--window", "10", *TINY]
@@ -170,6 +172,7 @@ def test_without_a_file_the_table_says_that_nothing_was_kept(capsys: pytest.Capt
     assert not list(folder.glob("*.toml"))
 
 
+@pytest.mark.slow
 def test_an_exhausted_budget_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters with which servers sample in four slots and then never again look good in every other row."""
     words = _words("--scheme", "dpcrowd", "--method", "likelihood")

@@ -185,6 +185,7 @@ def test_simulations_take_a_file_a_path_or_the_parameters(tmp_path: Path) -> Non
         configure("dpcrowd", COUNTS, tuning=path, process_var=3.0, **settings)
 
 
+@pytest.mark.slow
 def test_other_schemes_ignore_the_file_and_are_named() -> None:
     """Parameters that were tuned for one scheme made others worse, and nothing said so."""
     settings: dict[str, Any] = {"servers": 4, "density": 0.5, "burn_in": 5, "runs": 2}

@@ -69,6 +69,7 @@ def test_the_central_filter_has_the_parameters_of_what_its_servers_run() -> None
     assert tuned_names("dpcrowd", users="roaming") == ("theta", "xi")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["evolution", "likelihood"])
 def test_the_error_is_that_of_a_simulation_with_these_parameters(method: str) -> None:
     """Before and after, on the runs of the seed plus the offset, which no simulation takes by default."""
@@ -282,6 +283,7 @@ def test_samples_are_those_of_the_scheme() -> None:
     assert 10_000 < np.median(spread) < 30_000
 
 
+@pytest.mark.slow
 def test_likelihood_takes_regions_apart_where_the_scheme_groups_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """One draw for several regions is a sample of none of them; and a full A becomes the diagonal form's."""
     heard: list[Any] = []

@@ -37,6 +37,7 @@ def tuned(model: Model) -> Tuned:
     return dpcrowd.tune("dpcrowd-w", COUNTS, span="10:50", model=model, **SEARCH)
 
 
+@pytest.mark.slow
 def test_the_search_scores_filters_that_know_the_model(model: Model, tuned: Tuned) -> None:
     """A model that was not given to the filters, or shifted by the beginning of the span, would have other errors."""
     part = cut(counts_from_array(COUNTS), 10, 50)
@@ -47,6 +48,7 @@ def test_the_search_scores_filters_that_know_the_model(model: Model, tuned: Tune
     assert tuned.are_before < alone["dpcrowd-w"].are.mean() / 2
 
 
+@pytest.mark.slow
 def test_the_file_says_with_which_model_it_was_tuned(model: Model, tuned: Tuned, tmp_path: Path) -> None:
     """Without its source and span nobody could tell whether the parameters fit a simulation; Q is not the model's."""
     dpcrowd.tune("dpcrowd-w", COUNTS, span="10:50", model=model, out=tmp_path / "t.toml", **SEARCH)
@@ -60,6 +62,7 @@ def test_the_file_says_with_which_model_it_was_tuned(model: Model, tuned: Tuned,
     np.testing.assert_array_equal(back.model.process_var, own, "the Q of a simulation without a model")
 
 
+@pytest.mark.slow
 def test_another_model_than_that_of_the_search_is_said(model: Model, tuned: Tuned) -> None:
     """Sampling that is best with one model need not be with another one; the table would not show the difference."""
     other = replace(model, source="another town", file="other.toml")
@@ -96,6 +99,7 @@ def test_nothing_that_the_model_has_is_searched(settings: dict[str, Any], text: 
         dpcrowd.tune("dpcrowd-w", COUNTS, model=model, **SEARCH, **settings)
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_model(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

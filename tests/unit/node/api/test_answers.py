@@ -72,6 +72,7 @@ def test_answers_are_the_same_byte_for_byte(app: Any, name: str, path: str, acce
     assert response.content == kept(name)
 
 
+@pytest.mark.slow
 def test_the_stream_is_the_same_byte_for_byte(app: Any) -> None:
     """Whoever comes back to the stream gets releases from disk, as they were sent when they were new."""
 

@@ -135,6 +135,7 @@ def test_gzip_is_unpacked(coding: str, pieces: int) -> None:
     assert service.counted(101)[1] == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [b"", b" " * 50_000])
 def test_what_gzip_unpacks_to_counts_against_the_limit(more: bytes) -> None:
     """A kilobyte may unpack to a megabyte: it is unpacked piece by piece, and no further than is allowed."""

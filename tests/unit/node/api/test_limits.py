@@ -63,6 +63,7 @@ def test_a_clock_that_is_set() -> None:
     assert [limit.take("a", ahead) for _ in range(3)] == [True, True, False]
 
 
+@pytest.mark.slow
 @given(
     st.floats(0.05, 50.0),
     st.lists(st.integers(0, 2 * SECOND), min_size=1, max_size=60),

@@ -63,6 +63,7 @@ def kinds() -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("label", "mode"), kinds())
 def test_every_answer_is_one_that_the_document_describes(label: str, mode: GenerationMode) -> None:
     """A client that was generated from the document must be able to read whatever comes, of refusals as well."""

@@ -21,6 +21,7 @@ def refusal(plain: dict[str, Any]) -> str:
     return line.removeprefix("network.toml: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [

@@ -319,6 +319,7 @@ _SEEDS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.sampled_from(_SEEDS),

@@ -17,6 +17,7 @@ CONTENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 7, 1 << 16, 1 << 30])
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())
 def test_what_was_packed_is_unpacked(content: bytes, size: int) -> None:

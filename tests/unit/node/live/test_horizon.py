@@ -183,6 +183,7 @@ def run(scenario: Callable[[Pair], Any], folder: Path, **guarantee: Any) -> None
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_revision_begins_a_horizon_at_its_slot_at_all_servers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

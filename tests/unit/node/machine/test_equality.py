@@ -42,6 +42,7 @@ def assert_released(network: Network, batch: list[Release]) -> None:
             assert mine.nano == int(theirs.charge[number].max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_protocol_changes_no_bit(case: Case) -> None:
     """Signing, packing and unpacking must not cost a single rounding, or simulations say nothing of live nodes."""

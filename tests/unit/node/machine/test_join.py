@@ -105,6 +105,7 @@ def answers_of(node: Node) -> list[do.Send]:
     return [one for one in node.told if isinstance(one, do.Send) and body_of(one.payload).state]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("away", [LAG, LAG + 1, 3 * LAG])
 def test_who_was_away_for_long_releases_what_the_others_do(fresh: bool, away: int) -> None:
@@ -237,6 +238,7 @@ def test_whose_link_comes_up_inside_an_exchange_is_answered_after_it() -> None:
     assert_one_estimate(network, slot + 1, slot + 8)
 
 
+@pytest.mark.slow
 def test_nothing_is_asked_or_answered_while_a_slot_is_counted() -> None:
     """Between the seal and the own message, the moment at which anything is sent tells how long counting took."""
     network = make_network(FACTS, send_offset_ns=40)
@@ -414,6 +416,7 @@ def test_a_wrong_state_is_overruled_by_the_records_after_it(factor: float, silen
         assert np.abs(mine.estimate / others.estimate - 1.0).max() < 0.1, slot
 
 
+@pytest.mark.slow
 def test_a_state_that_claims_too_much_certainty_is_refused_by_its_sender() -> None:
     """It would outweigh records that are right; the other neighbour's is taken."""
     network = gone(since=9, until=20)
@@ -485,6 +488,7 @@ def test_a_state_that_nobody_asked_for_is_not_used() -> None:
     assert_one_estimate(network, 20, 24)
 
 
+@pytest.mark.slow
 def test_who_asks_often_is_answered_a_few_times() -> None:
     """An answer is long: what one neighbour can make a node send is bounded."""
     network = network_after(10)
@@ -525,6 +529,7 @@ def test_which_states_fit_into_a_message(form: Any, regions: int, expected: bool
     assert fits(node.machine.server, node.view) == expected
 
 
+@pytest.mark.slow
 def test_own_records_of_an_earlier_run_are_not_sent_as_its_own() -> None:
     """Its folder is new: it has paid for none of them, and only its filter uses them."""
     network = network_after(20)

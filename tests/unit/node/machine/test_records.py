@@ -16,6 +16,7 @@ from node_support_relay import RING, facts_of, make_network, simulate
 from schemes_support import bits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("send_offset_ns", [0, 40])
 @pytest.mark.parametrize("reach", [1, 2, "all"])
 def test_a_ring_releases_what_the_simulator_computes(reach: object, send_offset_ns: int) -> None:
@@ -115,6 +116,7 @@ def test_records_that_are_lost_on_a_link_come_another_way() -> None:
     assert_released(network, simulate(FACTS, COUNTS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
 def test_order_and_repetition_change_nothing(seed: int) -> None:
     """Messages come in any order, some of them twice: the estimates are those of the same records."""

@@ -45,6 +45,7 @@ def stores(node: Node) -> list[do.StoreRelease]:
     return [one for one in node.told if isinstance(one, do.StoreRelease)]
 
 
+@pytest.mark.slow
 def test_every_record_is_counted_once_by_who_brought_it_and_whose_it_is() -> None:
     """If copies that come the other way round the ring counted as well, numbers of servers could not be compared."""
     network = played(SLOTS)
@@ -98,6 +99,7 @@ def test_heartbeats_are_those_that_a_simulation_predicts() -> None:
     assert sent["forward"] > 0
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_is_overdue_then_missing_then_back() -> None:
     """The schedule is public: nobody has to wait for a neighbour of the server to say that it is down."""
     network = play(make_network(FACTS, RING), range(10))
@@ -177,6 +179,7 @@ def test_smoothed_slots_are_stored_with_every_release() -> None:
     assert [slot for slot in range(SLOTS - 1) if history[0][slot] == released[slot]] == [], "all but the last changed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [7, 12])
 def test_slots_before_a_revision_are_final(first: int) -> None:
     """They may have had other regions, and their values would stand under wrong names."""
@@ -191,6 +194,7 @@ def test_slots_before_a_revision_are_final(first: int) -> None:
         assert one.smoothed.slots().slots.tolist() == list(range(max(first, last - FACTS.lag + 1), last + 1))
 
 
+@pytest.mark.slow
 def test_the_history_begins_with_the_first_slot_that_there_is() -> None:
     """A network that starts long after its epoch showed slots before its start, empty or as later ones suggest."""
     late = counts_of(FACTS, 112)

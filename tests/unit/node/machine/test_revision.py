@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine import stimuli as on
@@ -86,6 +87,7 @@ def test_who_restarts_after_a_revision_has_the_records_of_before() -> None:
     assert not any(node.machine.server.joined for node in network.nodes)
 
 
+@pytest.mark.slow
 def test_who_has_no_copy_of_the_revision_before_asks_when_its_records_are_final() -> None:
     """A folder of an earlier version may have none: the node says so, and has the others' bits L slots later."""
     network = cut_off_over_a_revision()
@@ -100,6 +102,7 @@ def test_who_has_no_copy_of_the_revision_before_asks_when_its_records_are_final(
     assert not different(network, range(FIRST + LAG, FIRST + LAG + 6))
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_with_a_revision_has_the_bits_of_the_others_after_the_lag() -> None:
     """It can check no record of before: it begins with a neighbour's word at once, and takes the complete one later."""
     network = make_network(FACTS)

@@ -33,6 +33,7 @@ def test_a_second_node_is_refused_with_the_process_of_the_first(tmp_path: Path) 
     open_storage(tmp_path).close()
 
 
+@pytest.mark.slow
 def test_another_process_is_refused_too(tmp_path: Path) -> None:
     """A lock that only this process sees would be none."""
     code = (

@@ -138,6 +138,7 @@ def test_nchs_with_holes() -> None:
         parse_nchs(nchs(missing), TWO_WEEKS)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @needs_shared
 def test_the_formats_give_the_known_series() -> None:
@@ -199,6 +200,7 @@ def test_flu_download_asks_for_the_right_thing() -> None:
     assert [season["ID"] for season in question["SeasonsDT"]] == list(range(42, 58))
 
 
+@pytest.mark.slow
 def test_multi_flu_download_reads_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without this, a table that grows beyond one page would be cut short."""
     weeks = [f"{y}{w:02d}" for y in range(2009, 2019) for w in range(1, 54) if not (w == 53 and y != 2014)]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import dpcrowd
 from dpcrowd.node.config.samples import sample_network
@@ -61,6 +62,7 @@ def test_the_remark_is_readable_where_groups_change_nothing_or_there_is_one_draw
     assert "2 draws of noise: a total error of 345% of all people instead of 1,070%." in large
 
 
+@pytest.mark.slow
 def test_groups_of_the_file_are_not_recommended_as_new(tmp_path: Path) -> None:
     """Whoever has set groups already would look for a second setting; and the file of the plan has to keep them."""
     level, variance = [1.0] * 12 + [500.0], [2.0] * 12 + [100.0]
@@ -83,6 +85,7 @@ def test_groups_of_the_file_are_not_recommended_as_new(tmp_path: Path) -> None:
     assert "if regions are independent" in of_model
 
 
+@pytest.mark.slow
 def test_the_share_width_of_the_file_is_kept(tmp_path: Path) -> None:
     """A network that learns its shares would stop doing so after a plan with another epsilon, and nobody was told."""
     file = tmp_path / "network.toml"

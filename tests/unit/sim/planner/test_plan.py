@@ -25,6 +25,7 @@ def small() -> NetworkPlan:
     return plan({"north": 5000, "old town": 800}, slot="15m", dynamic=False, shares="partition", **SMALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"users": "roaming"}, {"graph": "ring"}, {"hops_per_slot": 3}], ids=str)
 def test_a_simulation_takes_what_a_plan_recommends(more: dict[str, Any]) -> None:
     """Two functions that decide the same thing would soon decide differently."""
@@ -94,6 +95,7 @@ def test_users_are_divided_in_equal_parts_unless_shares_are_given() -> None:
     assert plan([5000], process_var=9, **{**QUICK, "servers": None, "graph": "random"}).shares == (0.02,) * 50
 
 
+@pytest.mark.slow
 def test_records_travel_all_hops_in_a_slot_of_seconds() -> None:
     """Live links are faster than a slot: with one hop per slot, a plan of a live network is too pessimistic."""
     common = {**QUICK, "process_var": 100}

@@ -22,6 +22,7 @@ def request(**more: Any) -> PlanRequest:
     return PlanRequest(**{"levels": LEVELS, "servers": 6, "graph": "ring", "window": 24, "slot": 900.0, **more})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.001, 3.0])
 def test_the_least_epsilon_is_found_from_below_and_from_above(epsilon: float) -> None:
     """A larger epsilon than necessary is privacy given away; a smaller one misses the goal."""
