@@ -211,7 +211,10 @@ def test_close_sends_what_was_handed_over_and_is_final(tmp_path: Path) -> None:
             assert a.got == []
 
     asyncio.run(run())
-    assert not [each for each in threading.enumerate() if each.name == "dpcrowd-close"]
+    closing = [each for each in threading.enumerate() if each.name == "dpcrowd-close"]
+    for each in closing:
+        each.join(30)  # it may be in its last line, which tells that it has closed
+    assert not [each for each in closing if each.is_alive()]
 
 
 def test_a_process_ends_after_close(tmp_path: Path) -> None:

@@ -212,6 +212,17 @@ async def happen(world: World, what: str, name: str, *given: Any) -> None:
         [(0.9, ("revise", "a")), (1.6, ("fault", "b", "kill", 2))],
     ]
 )
+@example(  # a server whose disk is full takes a revision late, and has made records of its slots under the one before
+    [
+        [(0.05, ("revise", "a")), (0.05, ("fault", "a", "lying", 0))],
+        [(0.05, ("revise", "a")), (0.05, ("repair", "a")), (0.05, ("fault", "a", "lying", 0))],
+        [],
+        [(0.05, ("fault", "c", "kill after", 4)), (0.05, ("repair", "a")), (1.6, ("revise", "a"))],
+        [(0.05, ("fault", "a", "full", 6))],
+        [(0.05, ("fault", "a", "full", 0)), (0.05, ("fault", "a", "full", 2))],
+        [(0.05, ("repair", "a")), (0.05, ("revise", "a"))],
+    ]
+)
 def test_servers_whose_disks_fail_and_links_break(files: dict[str, Path], slots: list[list[Any]]) -> None:
     """Three servers in a line: what one end says reaches the other end through the middle, whatever fails there."""
 

@@ -147,17 +147,16 @@ class Arrivals:
         """Return the values of a record; None: the revision of its slot is not known here, or another one.
 
         A server that took a revision late, or not at all, has other records of the slots before the next one than its
-        neighbours. Nobody is to blame for that now, and none of these records can be checked.
+        neighbours, and made its own under the revision before. Nobody is to blame for that now, and none of these
+        records can be checked.
         """
         view = self._revisions.at(record.slot)
         if view is None:
             return None
         try:
-            if record.origin >= len(view.names):
-                raise BadInput(f"a record of server {record.origin}; there are {len(view.names)}.")
-            return read_values(record, len(view.regions))
+            return _values(record, view)
         except BadInput as error:
-            if view is not self._revisions.current:
+            if view is not self._revisions.current or any(_fits(record, one) for one in self._revisions.earlier):
                 return None
             self.refused[sender, "malformed"] += 1
             raise MessageRefused("malformed", f"{sender} sent {error}") from None
@@ -317,3 +316,19 @@ class Arrivals:
 
 def _both(proof: Equivocation) -> tuple[SignedRecord, SignedRecord]:
     return proof.first, proof.second
+
+
+def _values(record: SignedRecord, view: NetworkView) -> RecordValues:
+    """Return the values of a record of a revision; `BadInput`: it has another form."""
+    if record.origin >= len(view.names):
+        raise BadInput(f"a record of server {record.origin}; there are {len(view.names)}.")
+    return read_values(record, len(view.regions))
+
+
+def _fits(record: SignedRecord, view: NetworkView) -> bool:
+    """Whether a record has the form that a revision asks for."""
+    try:
+        _values(record, view)
+    except BadInput:
+        return False
+    return True
