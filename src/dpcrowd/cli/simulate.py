@@ -64,8 +64,11 @@ _HIDDEN = "--wide shows RMSE, ACE, bytes, latency, speed, and what users would p
 @click.option(
     "--share-width",
     type=float,
-    help="relay: part by which public shares may be wrong, such as 0.1; it then learns the shares of every region from "
-    "records. 0: public shares are right.  [default: that of a network.toml, else 0]",
+    is_flag=False,
+    flag_value=0.1,
+    metavar="[PART]",
+    help="relay: part by which public shares may be wrong, 0.1 without a number; it then learns the shares of every "
+    "region from records. 0: public shares are right.  [default: that of a network.toml, else 0]",
 )
 @click.option(
     "--graph",
@@ -114,7 +117,9 @@ _HIDDEN = "--wide shows RMSE, ACE, bytes, latency, speed, and what users would p
 )
 @click.option("--smoothed", is_flag=True, help="relay: also estimate past slots with the records that came later.")
 @click.option(
-    "--burn-in", default=20, show_default=True, type=int, help="Number of slots at the beginning that are not scored."
+    "--burn-in",
+    type=int,
+    help="Number of slots at the beginning that are not scored.  [default: 20, or a tenth of all if there are no more]",
 )
 @options.slots
 @options.regions

@@ -57,6 +57,8 @@ SharesLike = str | os.PathLike[str] | Sequence[float] | Sequence[Sequence[float]
 Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
 TuningLike = Tuning | Tuned | dict[str, Any] | str | os.PathLike[str]
 
+_BURN_IN = 20
+
 
 def configure(
     schemes: Schemes,
@@ -85,7 +87,7 @@ def configure(
     groups: str | None = None,
     form: Form = "diagonal",
     beta: float | None = None,
-    burn_in: int = 20,
+    burn_in: int | None = None,
     tuning: TuningLike | None = None,
     servers_per_slot: int = 1,
     regions_per_slot: int = 1,
@@ -133,6 +135,7 @@ def configure(
     beta              consensus step size; default: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
     nonnegative       also score the non-negative view of the estimates (`filters.nonnegative`)
+    burn_in           slots at the beginning that are not scored; default: 20, or a tenth of all if there are no more
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
     tuning            parameters of sampling, budget and grouping, or a file of `dpcrowd tune`, which contains A and Q,
                       too; default: those of the data set
@@ -227,7 +230,7 @@ def configure(
         for label, scheme in instances
     )
     if tuned is not None:
-        data, entrants = tuned.give(data, entrants, burn_in, fitted)
+        data, entrants = tuned.give(data, entrants, _burn_in(burn_in, data), fitted)
     config = SimulationConfig(
         data=data,
         entrants=entrants,
@@ -240,7 +243,7 @@ def configure(
         accounting=accounting,
         form=form,
         beta=beta,
-        burn_in=burn_in,
+        burn_in=_burn_in(burn_in, data),
         tuning=_merge_tuning(data.tuning, tuning),
         keep_estimates=keep_estimates,
         smoothed=smoothed,
@@ -441,6 +444,13 @@ def _make(scheme: str | Scheme, options: dict[str, Any]) -> Scheme:
     if names:
         raise BadInput(f"{', '.join(names)} cannot change a scheme object; pass it to its constructor instead.")
     return scheme
+
+
+def _burn_in(requested: int | None, data: DataSet) -> int:
+    """Return how many slots are not scored."""
+    if requested is not None:
+        return requested
+    return _BURN_IN if data.slots > _BURN_IN else data.slots // 10
 
 
 def _load_data(data: Data, options: dict[str, Any]) -> DataSet:

@@ -147,6 +147,16 @@ def test_published_sets_come_from_the_folder_that_is_named(tmp_path: Path, capsy
     assert row["are"]["mean"] > 0
 
 
+def test_a_share_width_without_a_number_is_a_tenth(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever wants shares to be learned need not know a width; the next option is not taken for one."""
+    words = ["--servers", "3", "--shares", "partition", "--users", "pinned", "--runs", "1", "--window", "8"]
+    simulate = ["simulate", "--scheme", "relay", "--data", "linear", "--slots", "8", *words]
+    for option in (["--share-width", "--epsilon", "1"], ["--epsilon", "1", "--share-width", "0.2"]):
+        assert main([*simulate, *option]) == 0
+        width = "10%" if option[0] == "--share-width" else "20%"
+        assert f"public shares may be wrong by {width}" in "".join(capsys.readouterr())
+
+
 def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     """A heading, a line a scheme, the promises and the notes; and nothing on standard error without a terminal."""
     assert main(tiny_words("non-private,fast,dpcrowd")) == 0

@@ -34,6 +34,7 @@ def test_defaults_are_the_papers() -> None:
     assert (config.runs, config.seed, config.burn_in, config.shares, config.users) == (50, 0, 20, "uniform", "pinned")
     assert (config.observation, config.accounting, config.form, config.beta) == ("paper", "sound", "diagonal", None)
     assert config.data.name == "linear"
+    assert [configure("dpcrowd", slots=slots).burn_in for slots in (21, 20, 9)] == [20, 2, 0]
     assert config.entrants[0].guarantee == Guarantee.finite(1000, 1.0)
     assert config.tuning == config.data.tuning
 
