@@ -205,7 +205,7 @@ def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
         if tuned.process_model:
             remedy = "fit another one, or leave --model out"
         texts.append(
-            f"warning: only {tuned.coverage_after:.0%} of the 95% intervals contain the truth; tuning does not repair "
+            f"warning: only {tuned.coverage_after:.1%} of the 95% intervals contain the truth; tuning does not repair "
             f"a model that does not fit: {remedy}."
         )
     for text in texts:

@@ -357,7 +357,7 @@ def reach_choices(facts_of: Callable[[Hops], PublicFacts], samples: int | None =
 
 
 def best_reach(choices: Iterator[ReachChoice]) -> ReachChoice:
-    """Return the choice with the fewest hops whose error is within 2% of that of records that reach every server."""
+    """Return the fewest hops whose error is `good_enough`, compared with records that reach every server."""
     everything = next(choices)
     enough = everything.enough
     return next((choice for choice in choices if choice.error <= enough), everything)

@@ -88,11 +88,13 @@ def fit_releases(
     value, noise = measurements(mean, variance, process)
     enough = np.isfinite(noise).sum(axis=0)
     if (enough < 3).any():
-        name = regions[int(np.argmin(enough))]
+        names = [region for region, number in zip(regions, enough.tolist(), strict=True) if number < 3]
+        others = "" if len(names) == 1 else f" and {len(names) - 1} more of {len(regions)} regions"
         raise BadInput(
-            f"{table.file} has {int(enough.min())} slots in which anything was learned about region '{name}'; a "
-            "model needs "
-            "at least 3."
+            f"{table.file} has {int(enough[regions.index(names[0])])} slots in which anything was learned about region "
+            f"'{names[0]}'{others}; a model needs at least 3. Where noise hides a region, or filters learned (the "
+            "default with a model), releases show no more than what they were made with: leave such regions out of "
+            "the table, or fit on releases of a time without learning ([scheme] learn = false)."
         )
     fitted = fit_series(value, noise, times, checked_season(season), first)
     q, a = fitted.estimate.variance, fitted.estimate.transition

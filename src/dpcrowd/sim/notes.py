@@ -233,6 +233,7 @@ def _shares_by_region(config: SimulationConfig) -> list[str]:
 def _planned(config: SimulationConfig) -> list[str]:
     """Return remarks on the numbers of samples and hops that were chosen by prediction."""
     remarks = []
+    gain = "" if config.fitted is None else " and keeps nine tenths of what records gain over the model alone"
     for entrant in config.entrants:
         scheme, guarantee = entrant.scheme, entrant.guarantee
         if isinstance(scheme, Relay) and guarantee is not None and scheme.samples is None and scheme.interval is None:
@@ -240,12 +241,13 @@ def _planned(config: SimulationConfig) -> list[str]:
             known = "Q" if config.fitted is None else "process model"
             remarks.append(
                 f"{entrant.label} takes {samples} in {_count(guarantee.length, 'slot')}: the fewest whose predicted "
-                f"error is within 2% of the least, given graph, shares, {known} and guarantee."
+                f"error is within 2% of the least{gain}, given graph, shares, {known} and guarantee."
             )
         if isinstance(scheme, Relay) and entrant.reach_planned:
             distance = "to every server" if scheme.max_hops is None else _count(scheme.max_hops, "hop")
             remarks.append(
-                f"records of {entrant.label} travel {distance}: the fewest hops within 2% of the least predicted error."
+                f"records of {entrant.label} travel {distance}: the fewest hops within 2% of the least predicted "
+                f"error{gain}."
             )
     return remarks
 
@@ -296,7 +298,7 @@ def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str
             elif config.share_width == 0.0:
                 reason = "it takes shares that differ by region for equal ones; with share_width=0.1 it learns them"
         remarks.append(
-            f"{record.label}: only {coverage:.0%} of its 95% intervals contain the truth. They are too narrow: "
+            f"{record.label}: only {coverage:.1%} of its 95% intervals contain the truth. They are too narrow: "
             f"{reason}."
         )
     return remarks

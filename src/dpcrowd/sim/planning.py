@@ -8,6 +8,8 @@ complete file. `dpcrowd plan` asks the same functions, so what it recommends is 
     reach    the fewest hops within 2% of the predicted error of records that reach every server, each with its best n
              (`prediction.best_reach`)
 
+With a process model, nine tenths of what records gain over the model alone have to remain as well.
+
 Every run of a simulation has its own graph and shares; those of the first run stand for all runs, so that a result does
 not depend on which runs share a batch.
 """

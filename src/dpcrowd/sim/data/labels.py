@@ -51,7 +51,10 @@ def read_labels(table: Table, column: int) -> tuple[str, ...]:
             raise BadInput(f"{table.where(row)} has no {name}; label every slot.")
         if label in row_of:
             first = table.numbers[row_of[label]]
-            raise BadInput(f"{table.where(row)}: {name} '{label}' occurs twice (first in {table.unit} {first}).")
+            raise BadInput(
+                f"{table.where(row)}: {name} '{label}' occurs twice (first in {table.unit} {first}); a table "
+                "has one row per slot and one column per region."
+            )
         row_of[label] = row
     kind = _kind_of(labels, name)
     if kind is MMWR_WEEKS:
