@@ -6,6 +6,7 @@ import json
 from functools import partial
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from dpcrowd.cli.main import main
@@ -231,6 +232,11 @@ def test_they_are_compared_with_the_paper_in_a_report(
     monkeypatch.setattr("dpcrowd.experiments.reproduce.measure_slot_cost", partial(measure_slot_cost, 5))
     assert main(words) == 0
     assert "lazy" in (out / "figure10-plugins.svg").read_text(encoding="utf-8")
+    table = pyarrow.parquet.read_table(out / "figure10-plugins.parquet")
+    assert table.column_names[-1] == "claimed_by"
+    claims = dict(zip(table["scheme"].to_pylist(), table["claimed_by"].to_pylist(), strict=True))
+    assert {scheme for scheme, package in claims.items() if package == "crowd-extras"} == {"lazy"}
+    assert claims["dpcrowd"] is None
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "--scheme lazy --data crowd_extras:market --graph star" in page
     assert main(["reproduce", "plugins", "--quick"]) == 2, "there is no such figure without anything to add"
