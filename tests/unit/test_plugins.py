@@ -13,7 +13,7 @@ from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput, BrokenPlugin
 from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
 from dpcrowd.plugins import find_plugin, make_scheme, package_of, plugin_digest, scheme_class
-from dpcrowd.schemes.flooding import Flooding
+from dpcrowd.schemes.flooding import DUniform, Flooding
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.uniform import Uniform
 from dpcrowd.sim.data import load
@@ -199,6 +199,40 @@ def test_whose_scheme_it_is(install: Install) -> None:
     assert package_of(Mine()) == __name__.partition(".")[0]
     assert all(package_of(make_scheme(name)) is None for name in NAMES)
     assert package_of(Flooding(make_scheme("uniform"))) is None
+    assert package_of(Flooding) is None
+
+
+@pytest.mark.parametrize("name", ["uniform", "duniform"])
+def test_a_replaced_method_makes_it_somebody_elses(name: str) -> None:
+    """One line of a script replaces the noise of one of our schemes; its promise used to be printed as ours."""
+
+    def publish(*arguments: object) -> None:
+        """Release the counts themselves."""
+
+    here = __name__.partition(".")[0]
+    scheme = make_scheme(name)
+    scheme.perturb = publish  # type: ignore[assignment, method-assign]
+    assert package_of(scheme) == here
+    flooded = make_scheme("duniform")
+    assert isinstance(flooded, Flooding)
+    flooded.inner.perturb = publish  # type: ignore[assignment, method-assign]
+    assert package_of(flooded) == here
+    assert package_of(DUniform(Mine())) == here
+    publish.__module__ = "dpcrowd.schemes.uniform"
+    assert package_of(scheme) == "an unknown package"
+
+
+@pytest.mark.parametrize("module", ["dpcrowd.schemes.uniform", "dpcrowd", "DPCrowd", None])
+def test_nobody_claims_in_our_name(module: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class can say that it was defined in dpcrowd: "claimed by dpcrowd" would be read as our own word."""
+    monkeypatch.setattr(Mine, "__module__", module)
+    assert package_of(Mine()) == package_of(Flooding(Mine())) == "an unknown package"
+
+
+def test_nobody_registers_in_our_name(install: Install) -> None:
+    """The name of a distribution is what its author writes into a file."""
+    install("dp-crowd", SOURCE, schemes={"lazy": "dp_crowd:Lazy"})
+    assert package_of(scheme_class("lazy")) == "an unknown package"
 
 
 def test_what_is_no_plugin_is_none() -> None:

@@ -14,7 +14,11 @@ from dpcrowd import DirectState, Noise, Plan, Reading
 from dpcrowd.cli.main import main
 from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.flooding import Flooding
+from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.uniform import Uniform
+from dpcrowd.sim.config import Entrant
+from dpcrowd.sim.configure import configure
+from dpcrowd.sim.notes import promise
 from dpcrowd.sim.simulate import simulate
 from dpcrowd.testing import Failure, Report
 from plugin_support import Install
@@ -102,6 +106,15 @@ def test_programs_read_it_too(install: Install, capsys: pytest.CaptureFixture[st
     with file.open(newline="", encoding="utf-8") as lines:
         claims = {row["scheme"]: row["claimed_by"] for row in csv.DictReader(lines)}
     assert claims == {"raw": "crowd-extras", "honest": "crowd-extras", "uniform": "", "non-private": ""}
+
+
+def test_a_past_that_reads_counts_is_not_said_to_read_none() -> None:
+    """Every subclass of `past`, and `past` with another method, had the line that no count is read."""
+    config = configure("uniform", window=10, **TINY)
+    scheme = Past()
+    assert "no count is read" in str(promise(config, Entrant("past", scheme, None)))
+    scheme.perturb = Uniform().perturb  # type: ignore[assignment, method-assign]
+    assert promise(config, Entrant("past", scheme, None)) is None
 
 
 class Mine(Uniform):
