@@ -12,6 +12,7 @@ import pytest
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput, BrokenPlugin
 from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
+from dpcrowd.experiments.figures import ADDED, FIGURES, RELAY_TABLE, find_figures
 from dpcrowd.plugins import find_plugin, make_scheme, package_of, plugin_digest, scheme_class
 from dpcrowd.schemes.flooding import DUniform, Flooding
 from dpcrowd.schemes.registry import SCHEMES
@@ -273,4 +274,20 @@ def test_they_are_compared_with_the_paper_in_a_report(
     assert claims["dpcrowd"] is None
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "--scheme lazy --data crowd_extras:market --graph star" in page
-    assert main(["reproduce", "plugins", "--quick"]) == 2, "there is no such figure without anything to add"
+
+
+def test_what_is_added_is_drawn_whatever_else_is() -> None:
+    """`reproduce 4 --scheme NAME` ignored the scheme, and its user looked for it in figure 4."""
+    assert [figure.number for figure in find_figures(("4",), added=True)] == [4, 10]
+    assert [figure.number for figure in find_figures((RELAY_TABLE,), added=True)] == [10]
+    assert [figure.number for figure in find_figures(("plugins", "10"), added=True)] == [10]
+
+
+def test_the_help_of_reproduce_names_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    """The list ended at 9; and figure 10 is refused with its reason if nothing was added."""
+    assert main(["reproduce", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for figure in (*FIGURES, ADDED):
+        assert f"{figure.number} {figure.name}" in text
+    assert main(["reproduce", "plugins", "--quick"]) == 2
+    assert "figure 10 (plugins) compares schemes, data sets or a topology" in capsys.readouterr().err
