@@ -52,6 +52,7 @@ _GROUPS: dict[Kind, str] = {
     "topology": "dpcrowd.topologies",
 }
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_UNKNOWN = "an unknown package"
 _REACHES = ("alone", "one-hop", "flooding", "central", "relay")
 
 
@@ -136,7 +137,7 @@ def installed(kind: Kind) -> dict[str, Plugin]:
 
 
 def _distribution(entry: EntryPoint) -> str:
-    return "an unknown package" if entry.dist is None else entry.dist.name
+    return _UNKNOWN if entry.dist is None else _package_name(entry.dist.name)
 
 
 def find_plugin(kind: Kind, name: str) -> Plugin | None:
@@ -172,15 +173,33 @@ def make_scheme(name: str, **options: Any) -> Scheme:
 
 
 def package_of(scheme: Scheme | type[Scheme]) -> str | None:
-    """Return the package that is responsible for a scheme; None for dpcrowd's own schemes."""
+    """Return the package that is responsible for a scheme; None for dpcrowd's own schemes.
+
+    An instance of one of dpcrowd's schemes in which a method was replaced is not dpcrowd's own, and neither is a
+    flooded version of a scheme of another package.
+    """
     kind = scheme if isinstance(scheme, type) else type(scheme)
-    if kind in OWN:
-        return None
-    if kind is Flooding and isinstance(scheme, Flooding):
-        return package_of(scheme.inner)
+    if kind in OWN or kind is Flooding:
+        if isinstance(scheme, type):
+            return None
+        replacements = [value for name, value in vars(scheme).items() if callable(getattr(kind, name, None))]
+        if replacements:
+            return _package_name(_top_package(replacements[0]))
+        return package_of(scheme.inner) if isinstance(scheme, Flooding) else None
     target = f"{kind.__module__}:{kind.__qualname__}"
     registered = (plugin.package for plugin in installed("scheme").values() if plugin.target == target)
-    return next(registered, kind.__module__.partition(".")[0])
+    return next(registered, _package_name(_top_package(kind)))
+
+
+def _top_package(value: Any) -> str:
+    """Return the top-level package of a class or function by its `__module__`; empty if it has none."""
+    module = getattr(value, "__module__", None)
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def _package_name(package: str) -> str:
+    """Return the name of another package as it is printed: one that calls itself dpcrowd is an unknown one."""
+    return _UNKNOWN if re.sub(r"[^a-z0-9]", "", package.lower()) in ("", "dpcrowd") else package
 
 
 def plugin_digest(value: Any) -> str:

@@ -6,13 +6,15 @@ import json
 from functools import partial
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput, BrokenPlugin
 from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
+from dpcrowd.experiments.figures import ADDED, FIGURES, RELAY_TABLE, find_figures
 from dpcrowd.plugins import find_plugin, make_scheme, package_of, plugin_digest, scheme_class
-from dpcrowd.schemes.flooding import Flooding
+from dpcrowd.schemes.flooding import DUniform, Flooding
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.uniform import Uniform
 from dpcrowd.sim.data import load
@@ -198,6 +200,40 @@ def test_whose_scheme_it_is(install: Install) -> None:
     assert package_of(Mine()) == __name__.partition(".")[0]
     assert all(package_of(make_scheme(name)) is None for name in NAMES)
     assert package_of(Flooding(make_scheme("uniform"))) is None
+    assert package_of(Flooding) is None
+
+
+@pytest.mark.parametrize("name", ["uniform", "duniform"])
+def test_a_replaced_method_makes_it_somebody_elses(name: str) -> None:
+    """One line of a script replaces the noise of one of our schemes; its promise used to be printed as ours."""
+
+    def publish(*arguments: object) -> None:
+        """Release the counts themselves."""
+
+    here = __name__.partition(".")[0]
+    scheme = make_scheme(name)
+    scheme.perturb = publish  # type: ignore[assignment, method-assign]
+    assert package_of(scheme) == here
+    flooded = make_scheme("duniform")
+    assert isinstance(flooded, Flooding)
+    flooded.inner.perturb = publish  # type: ignore[assignment, method-assign]
+    assert package_of(flooded) == here
+    assert package_of(DUniform(Mine())) == here
+    publish.__module__ = "dpcrowd.schemes.uniform"
+    assert package_of(scheme) == "an unknown package"
+
+
+@pytest.mark.parametrize("module", ["dpcrowd.schemes.uniform", "dpcrowd", "DPCrowd", None])
+def test_nobody_claims_in_our_name(module: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class can say that it was defined in dpcrowd: "claimed by dpcrowd" would be read as our own word."""
+    monkeypatch.setattr(Mine, "__module__", module)
+    assert package_of(Mine()) == package_of(Flooding(Mine())) == "an unknown package"
+
+
+def test_nobody_registers_in_our_name(install: Install) -> None:
+    """The name of a distribution is what its author writes into a file."""
+    install("dp-crowd", SOURCE, schemes={"lazy": "dp_crowd:Lazy"})
+    assert package_of(scheme_class("lazy")) == "an unknown package"
 
 
 def test_what_is_no_plugin_is_none() -> None:
@@ -231,6 +267,27 @@ def test_they_are_compared_with_the_paper_in_a_report(
     monkeypatch.setattr("dpcrowd.experiments.reproduce.measure_slot_cost", partial(measure_slot_cost, 5))
     assert main(words) == 0
     assert "lazy" in (out / "figure10-plugins.svg").read_text(encoding="utf-8")
+    table = pyarrow.parquet.read_table(out / "figure10-plugins.parquet")
+    assert table.column_names[-1] == "claimed_by"
+    claims = dict(zip(table["scheme"].to_pylist(), table["claimed_by"].to_pylist(), strict=True))
+    assert {scheme for scheme, package in claims.items() if package == "crowd-extras"} == {"lazy"}
+    assert claims["dpcrowd"] is None
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "--scheme lazy --data crowd_extras:market --graph star" in page
-    assert main(["reproduce", "plugins", "--quick"]) == 2, "there is no such figure without anything to add"
+
+
+def test_what_is_added_is_drawn_whatever_else_is() -> None:
+    """`reproduce 4 --scheme NAME` ignored the scheme, and its user looked for it in figure 4."""
+    assert [figure.number for figure in find_figures(("4",), added=True)] == [4, 10]
+    assert [figure.number for figure in find_figures((RELAY_TABLE,), added=True)] == [10]
+    assert [figure.number for figure in find_figures(("plugins", "10"), added=True)] == [10]
+
+
+def test_the_help_of_reproduce_names_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    """The list ended at 9; and figure 10 is refused with its reason if nothing was added."""
+    assert main(["reproduce", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for figure in (*FIGURES, ADDED):
+        assert f"{figure.number} {figure.name}" in text
+    assert main(["reproduce", "plugins", "--quick"]) == 2
+    assert "figure 10 (plugins) compares schemes, data sets or a topology" in capsys.readouterr().err

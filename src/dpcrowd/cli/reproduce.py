@@ -64,11 +64,12 @@ def reproduce(as_json: bool, schemes: str | None, data: str | None, **settings: 
     """Draw every figure of the paper, judge every claim, and write a report of one page.
 
     FIGURE is a number or a name: 1 time, 2 density, 3 interval, 4 epsilon, 5 communication, 6 window,
-    7 epsilon-regions, 8 partition, 9 error-analysis; `relay` is the table of relay beside DPCrowd. Without FIGURE,
-    everything is made. Interrupted work is continued.
+    7 epsilon-regions, 8 partition, 9 error-analysis, 10 plugins; `relay` is the table of relay beside DPCrowd. Without
+    FIGURE, everything is made. Interrupted work is continued.
 
     Schemes, data sets and topologies of other packages are compared with the paper's schemes in figure 10 (plugins):
-    give their names, or package:object, with --scheme, --data and --graph.
+    give their names, or package:object, with --scheme, --data and --graph. It is then made in addition to every FIGURE
+    that is given; without them there is no figure 10.
     """
     from dpcrowd.experiments.report.claims import MARKS, NOT_JUDGED, PLURALS, needs_other_figures
     from dpcrowd.experiments.reproduce import reproduce as run

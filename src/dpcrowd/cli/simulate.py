@@ -23,6 +23,8 @@ _NARROW_COSTS = ("frequency", "packets/slot")
 _WIDTH = 120  # of the table without --wide
 _HIDDEN = "--wide shows RMSE, ACE, bytes, latency, speed, and what users would pay who move or roam."
 
+_UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itself reports, and no guarantee."
+
 
 @click.command()
 @click.option(
@@ -204,7 +206,8 @@ def simulate(
     finally:
         if as_json:
             noise = None if result.observation_noise is None else asdict(result.observation_noise)
-            click.echo(json.dumps({"results": result.summary(), "observation_noise": noise}))
+            content = {"results": result.summary(), "observation_noise": noise, "notes": list(result.notes)}
+            click.echo(json.dumps(content))
         else:
             _print_table(result, wide=wide)
 
@@ -220,16 +223,17 @@ def _print_table(result: Any, *, wide: bool) -> None:
     if len(by_size) > 1:
         out.print("MAE by the number of people in a region, with the share of such cells:", markup=False)
         print_columns(out, {"scheme": columns["scheme"], **by_size})
-    promises = [f"promise of {', '.join(schemes)}: {text}" for text, schemes in _promises(result).items()]
+    promises = [f"promise of {', '.join(schemes)}: {text}" for text, schemes in _promises(rows).items()]
     hidden = [] if wide else [_HIDDEN]
-    for text in [*promises, *_heartbeats(rows), *(f"note: {note}" for note in result.notes), *hidden]:
+    unreliable = [_UNRELIABLE] if any(row["passes_checks"] is False for row in rows) else []
+    for text in [*unreliable, *promises, *_heartbeats(rows), *(f"note: {note}" for note in result.notes), *hidden]:
         # Lines are wrapped on a terminal; a file gets one line per note.
         out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
 
 
 def _columns(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> dict[str, list[str]]:
     """Return the table by its headings: what a reader wants first, and all of it if it may be wide."""
-    columns = {"scheme": [row["scheme"] for row in rows]}
+    columns = {"scheme": [f"{row['scheme']} *" if row["passes_checks"] is False else row["scheme"] for row in rows]}
     columns["total error"] = [_number(row["total_error"]["mean"]) for row in rows]
     columns["coverage"] = [_number(row["coverage95"]) for row in rows]
     columns |= _error_columns(rows, "are")
@@ -308,11 +312,11 @@ def _exhaustion(row: dict[str, Any]) -> str:
     return "–" if row["exhausted_at"] is None else f"{row['exhausted_at']} ({row['exhausted_servers']:.0%})"
 
 
-def _promises(result: Any) -> dict[str, list[str]]:
+def _promises(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Return the schemes by the text of their guarantee."""
     promises: dict[str, list[str]] = {}
-    for scheme, promise in result.guarantees.items():
-        promises.setdefault(promise or "none, exact counts are shared.", []).append(scheme)
+    for row in rows:
+        promises.setdefault(row["promise"], []).append(row["scheme"])
     return promises
 
 

@@ -18,7 +18,7 @@ __all__ = ["tune"]
     "--scheme",
     required=True,
     metavar="NAME",
-    help="Scheme to tune: a name that `dpcrowd schemes` lists, or package:Class.",
+    help="Scheme to tune: central, fast, dfast, dpcrowd, dpcrowd-w, dpcrowd-plus, rescuedp or drescuedp.",
 )
 @options.data
 @click.option(

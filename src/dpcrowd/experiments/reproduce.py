@@ -59,7 +59,8 @@ def reproduce(
     runs      runs per point; without: 50, or 3 if quick
     tuning    parameter files from `dpcrowd tune`, one per data set and scheme: no other scheme gets its parameters
     model     process models from `dpcrowd fit`, one per data set: all filters know it
-    schemes, data, graph   of other packages, by name or `package:object`: compared with the paper's in figure 10
+    schemes, data, graph   of other packages, by name or `package:object`: compared with the paper's in figure 10,
+              which is then made in addition to the others
     backend   local or dask; cluster: the address of a running Dask cluster
     progress  called with a `Tick` whenever a batch of runs has ended
     """

@@ -17,18 +17,19 @@ from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.recorder import RunRecords
-from dpcrowd.sim.result import ObservationNoise, exhaustion
+from dpcrowd.sim.result import Attribution, ObservationNoise, exhaustion
 from dpcrowd.sim.statistics import mean_with_interval
 from dpcrowd.testing import Report, examine_scheme
 
-__all__ = ["LEAST_COVERAGE", "notes", "observation_note", "overlap_notes", "promise", "setup"]
+__all__ = ["LEAST_COVERAGE", "attribution", "notes", "observation_note", "overlap_notes", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
 LEAST_COVERAGE = 0.9
 """Coverage of 95% intervals below which a result says that they are too narrow."""
 _EVERY_SLOT = 0.99  # samples per slot
 _NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
-_REPORTS: dict[tuple[type[Scheme], str], Report] = {}  # checks take a second; once per scheme and process is enough
+_REPORTS: dict[tuple[type[Scheme], str], tuple[Scheme, Report]] = {}
+"""Checks take a second; once per scheme and process is enough. The scheme is kept, since the key contains addresses."""
 
 
 def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
@@ -37,7 +38,8 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
     The promise of another package's scheme is printed as that package's claim; the checks of `dpcrowd.testing` are made
     first, and a scheme that does not pass them is never printed as if it had.
     """
-    if isinstance(entrant.scheme, Past):
+    package = package_of(entrant.scheme)
+    if isinstance(entrant.scheme, Past) and package is None:
         return _NOTHING_READ
     if entrant.guarantee is None:
         return None
@@ -50,19 +52,30 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
             f"Not for these shares, which sum to about {_sum_of_shares(config):.3g} and put users at several servers "
             f"at once; only if a user were at no more than {servers}: "
         )
-    package = package_of(entrant.scheme)
     text = f"{''.join(limits)}{entrant.guarantee}"
     if isinstance(entrant.scheme, Relay):
         text += f" {AUDIENCE_OF_RECORDS}"
     return text if package is None else _attributed(text, entrant.scheme, package)
 
 
-def _attributed(text: str, scheme: Scheme, package: str) -> str:
-    """Return the promise of a scheme of another package, with who makes it and whether it passes our checks."""
+def attribution(entrant: Entrant) -> Attribution:
+    """Return who answers for the promise; a scheme of another package is checked, as for `promise`."""
+    package = package_of(entrant.scheme)
+    if package is None or entrant.guarantee is None:
+        return Attribution()
+    return Attribution(package, _report(entrant.scheme).ok)
+
+
+def _report(scheme: Scheme) -> Report:
     key = type(scheme), repr(sorted(vars(scheme).items(), key=str))
     if key not in _REPORTS:
-        _REPORTS[key] = examine_scheme(scheme)
-    report = _REPORTS[key]
+        _REPORTS[key] = scheme, examine_scheme(scheme)
+    return _REPORTS[key][1]
+
+
+def _attributed(text: str, scheme: Scheme, package: str) -> str:
+    """Return the promise of a scheme of another package, with who makes it and whether it passes our checks."""
+    report = _report(scheme)
     if report.ok:
         return f"promised by {package}, whose scheme passes dpcrowd's checks; the proof is theirs: {text}"
     return (

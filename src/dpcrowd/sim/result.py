@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,19 @@ from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.smoothed import Smoothed, merge_smoothed
 from dpcrowd.sim.statistics import Comparison, compare_paired, mean_with_interval
 
-__all__ = ["METRICS", "ObservationNoise", "SimulationResult", "errors_by_size", "exhaustion", "merge_records"]
+__all__ = [
+    "METRICS",
+    "NO_PROMISE",
+    "Attribution",
+    "ObservationNoise",
+    "SimulationResult",
+    "errors_by_size",
+    "exhaustion",
+    "merge_records",
+]
+
+NO_PROMISE = "none, exact counts are shared."
+"""What is printed as the promise of a scheme without privacy."""
 
 METRICS = (
     "are",
@@ -56,6 +68,18 @@ class ObservationNoise:
         return cls(mean_with_interval(record.are).mean, mean_with_interval(record.total_error).mean, len(record.runs))
 
 
+@dataclass(frozen=True)
+class Attribution:
+    """Who answers for the promise of a scheme.
+
+    claimed_by     the package whose claim it is; None for dpcrowd's own schemes, and for schemes that promise nothing
+    passes_checks  whether the scheme passes the checks of `dpcrowd.testing`, which are made for claims of packages only
+    """
+
+    claimed_by: str | None = None
+    passes_checks: bool | None = None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulationResult:
     """Results by scheme, in the order in which the schemes were given.
@@ -65,6 +89,7 @@ class SimulationResult:
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
     setup       the settings of each scheme: data, servers, epsilon, ...; `write` repeats them in every row
     observation_noise   what the observation noise alone costs: the errors of `non-private` on the first runs
+    attributions        who answers for the promise of each scheme: dpcrowd, or another package
 
     >>> import dpcrowd
     >>> result = dpcrowd.simulate("uniform", servers=4, density=1.0, slots=40, window=10, runs=2, jobs=1)
@@ -80,6 +105,7 @@ class SimulationResult:
     notes: tuple[str, ...]
     setup: dict[str, dict[str, Any]] = field(default_factory=dict)
     observation_noise: ObservationNoise | None = None
+    attributions: dict[str, Attribution] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return one line per scheme; the arrays themselves would fill many pages."""
@@ -108,9 +134,15 @@ class SimulationResult:
                 **self._scoring(record.label),
                 **self._relay_settings(record.label),
                 **self._model_settings(record.label),
+                "promise": self.guarantees.get(record.label) or NO_PROMISE,
+                **asdict(self.attribution(record.label)),
             }
             for record in self.records.values()
         ]
+
+    def attribution(self, scheme: str) -> Attribution:
+        """Return who answers for the promise of a scheme."""
+        return self.attributions.get(scheme, Attribution())
 
     def _scoring(self, label: str) -> dict[str, Any]:
         """Return which slots are scored; nothing if the result does not say."""
@@ -175,10 +207,11 @@ class SimulationResult:
         return compare_paired(first, second, metric, getattr(self[first], metric), getattr(self[second], metric))
 
     def write(self, path: str | Path) -> Path:
-        """Write `table()`, with the setup of each scheme in further columns, to a .csv or .parquet file."""
+        """Write `table()`, with the setup of each scheme and `claimed_by` as further columns, to .csv or .parquet."""
         columns = self.table()
         names = dict.fromkeys(name for setup in self.setup.values() for name in setup)
         more = {name: [self.setup.get(scheme, {}).get(name) for scheme in columns["scheme"]] for name in names}
+        more["claimed_by"] = [self.attribution(scheme).claimed_by for scheme in columns["scheme"]]
         return write_table({**columns, **more}, Path(path))
 
 

@@ -13,7 +13,7 @@ from dpcrowd.sim.backends import Backend, run_tasks
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.configure import Data, Schemes, configure
 from dpcrowd.sim.engine import run_batch
-from dpcrowd.sim.notes import notes, observation_note, promise, setup
+from dpcrowd.sim.notes import attribution, notes, observation_note, promise, setup
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import ObservationNoise, SimulationResult, merge_records
 
@@ -85,6 +85,7 @@ def simulate(
             *([] if noise is None else [observation_note(noise, config.runs, composed=config.composition is not None)]),
         ),
         setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
+        attributions={entrant.label: attribution(entrant) for entrant in config.entrants},
         observation_noise=noise,
     )
 

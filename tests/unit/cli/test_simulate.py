@@ -22,6 +22,7 @@ KEYS = {
     *("coverage95", "server_slots_per_second", "heartbeats_per_slot"),
     *("total_error", "mae", "rmse", "by_size", "burn_in"),
     *("exhausted_at", "exhausted_servers"),
+    *("promise", "claimed_by", "passes_checks"),
 }
 RELAY_KEYS = {"samples", "reach", "hops_per_slot", "lag", "groups"}
 ALONE = {"fast", "rescuedp", "bd", "ba", "pegasus", "uniform", "sample", "kalman-uniform"}
@@ -33,7 +34,7 @@ def _json(capsys: pytest.CaptureFixture[str], words: list[str]) -> list[dict[str
     out, err = capsys.readouterr()
     assert err == ""
     whole: dict[str, Any] = json.loads(out, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
-    assert list(whole) == ["results", "observation_noise"]
+    assert list(whole) == ["results", "observation_noise", "notes"]
     assert list(whole["observation_noise"]) == ["are", "total_error", "runs"]
     results: list[dict[str, Any]] = whole["results"]
     return results

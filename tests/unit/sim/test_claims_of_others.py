@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,15 @@ import pytest
 
 from dpcrowd import DirectState, Noise, Plan, Reading
 from dpcrowd.cli.main import main
+from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.flooding import Flooding
+from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.uniform import Uniform
+from dpcrowd.sim.config import Entrant
+from dpcrowd.sim.configure import configure
+from dpcrowd.sim.notes import promise
 from dpcrowd.sim.simulate import simulate
+from dpcrowd.testing import Failure, Report
 from plugin_support import Install
 from sim_support import TINY, tiny_words
 
@@ -47,13 +55,66 @@ def test_a_scheme_that_publishes_raw_counts_is_never_vouched_for(install: Instal
     assert uniform.startswith("Pure 10-event differential privacy")
 
 
+@pytest.fixture
+def no_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every scheme fails the checks but `honest`; what they find is tested elsewhere, and takes a second."""
+    fault = Failure("noise", "window", "it is raw")
+
+    def report(scheme: Scheme) -> Report:
+        return Report(scheme.name, failures=() if scheme.name == "honest" else (fault,))
+
+    monkeypatch.setattr("dpcrowd.sim.notes.examine_scheme", report)
+    monkeypatch.setattr("dpcrowd.sim.notes._REPORTS", {})
+
+
+@pytest.mark.usefixtures("no_checks")
 def test_the_table_says_so_too(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command line is where most people read a promise."""
+    """The command line is where most people read a promise, and an ε of 0 beside a scheme that leaks everything."""
     install("crowd-extras", SOURCE, schemes=SCHEMES)
-    assert main(tiny_words("crowd_extras:Raw", "--window", "10")) == 0
+    assert main(tiny_words("crowd_extras:Raw,uniform", "--window", "10")) == 0
     out = capsys.readouterr().out
     assert "promise of raw: claimed by crowd-extras" in out
     assert "promise of raw: Pure" not in out
+    assert "\nraw * " in out
+    assert "\n* does not pass dpcrowd's checks: " in out
+    assert main(tiny_words("honest", "--window", "10")) == 0
+    assert "*" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_checks")
+def test_programs_read_it_too(install: Install, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """JSON and files had the ε of a scheme that leaks everything, and no word about whose it is."""
+    install("crowd-extras", SOURCE, schemes=SCHEMES)
+    file = tmp_path / "runs.csv"
+    words = tiny_words("raw,honest,uniform,non-private", "--window", "10", "--out", str(file))
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert [(row["claimed_by"], row["passes_checks"]) for row in content["results"]] == [
+        ("crowd-extras", False),
+        ("crowd-extras", True),
+        (None, None),
+        (None, None),
+    ]
+    for row in content["results"]:
+        assert f"promise of {row['scheme']}: {row['promise']}\n" in text
+    assert content["notes"]
+    assert [line for line in text.splitlines() if line.startswith("note: ")] == [
+        f"note: {note}" for note in content["notes"]
+    ]
+    with file.open(newline="", encoding="utf-8") as lines:
+        claims = {row["scheme"]: row["claimed_by"] for row in csv.DictReader(lines)}
+    assert claims == {"raw": "crowd-extras", "honest": "crowd-extras", "uniform": "", "non-private": ""}
+
+
+def test_a_past_that_reads_counts_is_not_said_to_read_none() -> None:
+    """Every subclass of `past`, and `past` with another method, had the line that no count is read."""
+    config = configure("uniform", window=10, **TINY)
+    scheme = Past()
+    assert "no count is read" in str(promise(config, Entrant("past", scheme, None)))
+    scheme.perturb = Uniform().perturb  # type: ignore[assignment, method-assign]
+    assert promise(config, Entrant("past", scheme, None)) is None
 
 
 class Mine(Uniform):

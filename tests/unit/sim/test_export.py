@@ -30,6 +30,8 @@ def test_csv_gives_the_table_back(result: SimulationResult, tmp_path: Path) -> N
     table = result.table()
     assert list(rows[0])[: len(table)] == list(table)
     assert [row["guarantee"] for row in rows] == ["", "", "finite", "finite", "finite", "finite"]
+    assert list(rows[0])[-1] == "claimed_by", "readers of earlier files find every column where it was"
+    assert {row["claimed_by"] for row in rows} == {""}
     assert {row["seed"] for row in rows} == {"0"}, "files of several simulations can be told apart"
     for name, column in table.items():
         read = [row[name] for row in rows]
@@ -50,6 +52,7 @@ def test_parquet_gives_the_table_back_with_types(result: SimulationResult, tmp_p
     assert alone.schema == read.schema
     assert str(read.schema.field("latency_ms").type) == "double"
     assert str(read.schema.field("run").type) == "int64"
+    assert str(read.schema.field("claimed_by").type) == "string"
 
 
 def test_an_existing_file_is_replaced(result: SimulationResult, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dpcrowd.errors import unknown_name
+from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.experiments.figures.figure import (
     DATA_NAMES,
     ERRORS,
@@ -409,12 +409,18 @@ ADDED = Figure(
 def find_figures(names: tuple[str, ...], *, added: bool = False) -> tuple[Figure, ...]:
     """Return figures by number or name, in the order of their numbers; all of them if `names` is empty.
 
+    If schemes, data or a network of other packages are added, their figure is always among them.
     `RELAY_TABLE` is an allowed name, but no figure: whoever asks for the table alone gets no figures.
     """
     figures = (*FIGURES, ADDED) if added else FIGURES
     by_name = {key: figure for figure in figures for key in (str(figure.number), figure.name)}
     for name in names:
+        if name in (str(ADDED.number), ADDED.name) and not added:
+            raise BadInput(
+                f"figure {ADDED.number} ({ADDED.name}) compares schemes, data sets or a topology of other packages, "
+                "and none was given; give --scheme, --data or --graph (in Python: schemes, data or graph)."
+            )
         if name not in by_name and name != RELAY_TABLE:
             raise unknown_name("figure", name, [*by_name, RELAY_TABLE])
     numbers = {by_name[name].number for name in names if name in by_name}
-    return tuple(figure for figure in figures if not names or figure.number in numbers)
+    return tuple(figure for figure in figures if not names or figure is ADDED or figure.number in numbers)

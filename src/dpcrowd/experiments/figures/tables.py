@@ -1,6 +1,6 @@
 """The numbers behind a figure as Parquet files, in tidy rows that contain their complete setting.
 
-figureN-name.parquet          one row per point, scheme and run
+figureN-name.parquet          one row per point, scheme and run; that of plug-ins ends with the column `claimed_by`
 figureN-name-by-slot.parquet  for figures over time: one row per data set, scheme and slot, with means over the runs
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpcrowd.arrays import Floats
+from dpcrowd.experiments.figures.catalog import ADDED
 from dpcrowd.experiments.figures.figure import Figure
 from dpcrowd.experiments.figures.rosters import RELAY
 from dpcrowd.experiments.points.plan import RunPlan
@@ -57,7 +58,10 @@ def _rows(figure: Figure, plan: RunPlan, results: Results, point: Point) -> dict
         for label, entry in entries.items()
     }
     names = dict.fromkeys(["figure", "data", *(name for setting in settings.values() for name in setting)])
-    return {**{name: [settings[label][name] for label in table["scheme"]] for name in names}, **table}
+    columns = {**{name: [settings[label][name] for label in table["scheme"]] for name in names}, **table}
+    if figure is ADDED:
+        columns["claimed_by"] = [result.attribution(label).claimed_by for label in table["scheme"]]
+    return columns
 
 
 def _setting(plan: RunPlan, point: Point, entry: SchemeEntry) -> dict[str, Any]:

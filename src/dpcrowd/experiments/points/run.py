@@ -15,7 +15,7 @@ from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.backends import Backend, run_tasks
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.engine import run_batch
-from dpcrowd.sim.notes import notes, promise, setup
+from dpcrowd.sim.notes import attribution, notes, promise, setup
 from dpcrowd.sim.result import SimulationResult
 from dpcrowd.sim.simulate import batches
 
@@ -56,6 +56,7 @@ class Results:
                 guarantees={entrant.label: promise(config, entrant) for entrant in config.entrants},
                 notes=(*config.data.notes, *notes(config, list(records.values()))),
                 setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
+                attributions={entrant.label: attribution(entrant) for entrant in config.entrants},
             )
         return self._by_key[key]
 

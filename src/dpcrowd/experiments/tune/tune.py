@@ -33,6 +33,7 @@ from dpcrowd.experiments.tune.transition import residual_var, transition_from_ch
 from dpcrowd.experiments.tune.write import write_tuned
 from dpcrowd.filters import ProcessModel
 from dpcrowd.models.file import model_digest
+from dpcrowd.plugins import find_plugin, scheme_class
 from dpcrowd.schemes.registry import SCHEMES, groups_regions, make_scheme
 from dpcrowd.sim.adopted import NO_MODEL
 from dpcrowd.sim.config import SimulationConfig
@@ -301,8 +302,14 @@ def tuned_names(
     scheme: str, window: int | None = None, users: str = "pinned", *, variance: bool = False
 ) -> tuple[str, ...]:
     """Return the parameters of a scheme that evolution tunes, Q first if it is searched."""
-    if not isinstance(scheme, str) or scheme not in SCHEMES:
+    if not isinstance(scheme, str) or (scheme not in SCHEMES and find_plugin("scheme", scheme) is None):
         raise unknown_name("scheme", str(scheme), TUNABLE)
+    if scheme not in SCHEMES:
+        scheme_class(scheme)  # a plug-in that cannot be imported is refused as such
+        raise BadInput(
+            f"scheme '{scheme}' cannot be tuned: only the parameters of dpcrowd's own schemes can be searched, and "
+            f"these are given by their names; allowed: {', '.join(TUNABLE)}."
+        )
     if scheme not in TUNABLE:
         raise BadInput(f"scheme '{scheme}' has no parameters to tune; allowed: {', '.join(TUNABLE)}.")
     names = _RESCUE if scheme == "central" and window is not None else TUNABLE[scheme]

@@ -14,6 +14,7 @@ from dpcrowd.cli.main import main
 from dpcrowd.cli.tune import _exhaustion
 from dpcrowd.experiments.tune import tune as tune_module
 from dpcrowd.sim.tuned import Tuned, read_tuned
+from plugin_support import Install
 
 TINY = ["--servers", "4", "--density", "0.5", "--burn-in", "5", "--runs", "1", "--evaluations", "16", "--jobs", "1"]
 TABLE = """
@@ -21,6 +22,8 @@ TABLE = """
 --scheme dpcrwd                          | unknown scheme 'dpcrwd'. Did you mean 'dpcrowd'? Allowed: central,
 --scheme bd                              | scheme 'bd' has no parameters to tune; allowed: central, fast, dfast,
 --scheme uniform                         | scheme 'uniform' has no parameters to tune; allowed: central, fast,
+--scheme dpcrowd:DPCrowd                 | scheme 'dpcrowd:DPCrowd' cannot be tuned: only the parameters of dpcrowd's
+--scheme nowhere:Lazy                    | the scheme 'nowhere:Lazy' of the package nowhere cannot be used
 --scheme fast,dpcrowd                    | unknown scheme 'fast,dpcrowd'.
 --scheme dpcrowd --method evolutoin      | unknown method 'evolutoin'. Did you mean 'evolution'? Allowed: evolution,
 --scheme dpcrowd --objective crsp        | unknown objective 'crsp'. Did you mean 'crps'? Allowed: are, crps
@@ -83,6 +86,25 @@ def test_a_mistake_gets_one_clear_line_before_the_work(
     assert err.startswith("dpcrowd: error: ")
     assert text in err
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_scheme_of_another_package_is_known_but_not_tuned(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`dpcrowd schemes` lists it: "unknown scheme" sends its author to look for a spelling mistake."""
+    source = "import dpcrowd\nclass Lazy(dpcrowd.DPCrowd):\n    name = 'lazy'\n"
+    install("crowd-extras", source, schemes={"lazy": "crowd_extras:Lazy"})
+    for name in ("lazy", "crowd_extras:Lazy"):
+        assert main(_words("--scheme", name)) == 2
+        assert f"scheme '{name}' cannot be tuned: only" in capsys.readouterr().err
+
+
+def test_the_help_names_what_can_be_tuned(capsys: pytest.CaptureFixture[str]) -> None:
+    """The list is written by hand, so that the command starts fast."""
+    assert main(["tune", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    listed = text.partition("Scheme to tune: ")[2].partition(".")[0]
+    assert {*listed.replace(" or ", ", ").split(", ")} == {*tune_module.TUNABLE}
 
 
 @pytest.mark.slow
