@@ -173,6 +173,9 @@ class Body(_Head, array_like=True, frozen=True):
     equivocations  proofs that are passed on, of format 2
     asks     whether the sender asks for the receiver's finalised state, of format 2 (`machine.join`)
     state    the sender's finalised state after the message's slot, which the receiver has asked for, of format 2
+
+    A new field goes to the end, where earlier versions ignore it. Format 1 ends before `relayed`: `encode` leaves out
+    that field and all later ones, so a new field reaches the neighbours only in networks of format 2.
     """
 
     heard: dict[int, CounterEcho]
