@@ -6,10 +6,12 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
 
+import dpcrowd
 from project_support import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -61,6 +63,16 @@ def test_schemes_that_the_pages_show_exist_and_all_are_described() -> None:
     for words in _shown_commands():
         named = words[words.index("--scheme") + 1].split(",")
         assert set(named) <= SCHEMES | EXAMPLES, f"unknown scheme in: dpcrowd simulate {' '.join(words)}"
+
+
+@pytest.mark.parametrize("kind", [dpcrowd.Plan, dpcrowd.Reading, dpcrowd.Release], ids=lambda kind: kind.__name__)
+def test_the_fields_that_a_scheme_returns_are_all_described(kind: type) -> None:
+    """An author of a scheme fills them in by this table: one that is missing, or has another name, costs an evening."""
+    page = (ROOT / "docs" / "write-a-scheme.md").read_text(encoding="utf-8")
+    table = page.split(f"| field of `{kind.__name__}` |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (\*optional\*)?.*\|$", table, flags=re.MULTILINE)
+    expected = [(field.name, "" if field.default is MISSING else "*optional*") for field in fields(kind)]
+    assert rows == expected
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -16,6 +16,7 @@ from dpcrowd import simulate
 from project_support import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SOURCE = ROOT / "src" / "dpcrowd"
 HOPS = sorted(set(re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE)))
 FILES = sorted(set(re.findall(r"`([\w/]+/[\w./-]+\.(?:py|md|toml))[`:]", PAGE)))
@@ -52,18 +53,38 @@ def test_there_are_four_walks_and_they_have_hops() -> None:
     assert all(len(re.findall(r"`[\w/]+\.py:[\w.]+`", walk)) >= 6 for walk in walks)
 
 
+def _layers(*containers: str) -> list[list[str]]:
+    """Return the rows of the contract for the layers inside these packages; without any, for dpcrowd itself."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for contract in project["tool"]["importlinter"]["contracts"]:
+        if contract["type"] == "layers" and contract.get("containers", []) == [*containers]:
+            return [[name.strip().removeprefix("dpcrowd.") for name in row.split("|")] for row in contract["layers"]]
+    raise AssertionError(f"pyproject.toml has no contract for the layers of {containers or 'dpcrowd'}")
+
+
 def test_the_picture_has_the_layers_of_the_import_rules() -> None:
     """A picture with other layers than the checker's teaches the wrong rule."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
-    layers = next(contract["layers"] for contract in contracts if "containers" not in contract and "layers" in contract)
-    order = [name.strip().removeprefix("dpcrowd.") for layer in layers for name in layer.split("|")]
+    order = [name for layer in _layers() for name in layer]
     picture = PAGE.split("```text")[1].split("```")[0]
     drawn = [
         name for line in picture.splitlines() for name in re.match(r"[\s└─]*([\w, ]*?)(?:  |$)", line)[1].split(", ")
     ]
     assert [name.strip() for name in drawn if name.strip()] == order
+
+
+@pytest.mark.parametrize(("heading", "containers"), [("## Layers", []), ("Inside `node`, ", ["dpcrowd.node"])])
+def test_the_diagrams_for_contributors_have_the_layers_of_the_import_rules(heading: str, containers: list[str]) -> None:
+    """Who puts a module where the diagram shows it would otherwise be refused by the checker."""
+    diagram = CONTRIBUTING.split(heading)[1].split("\n\n")[1]
+    drawn = [line.strip(" └─").split(" │ ") for line in diagram.splitlines() if line.strip()]
+    assert drawn == _layers(*containers)
+
+
+def test_files_that_contributors_are_sent_to_exist() -> None:
+    """The example of where tests belong has to be one that can be opened."""
+    paths = re.findall(r"`(?:python )?((?:src|tests|docs|scripts)/[\w./-]+\.(?:py|md))", CONTRIBUTING)
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
 
 
 def test_every_package_is_in_the_table() -> None:

@@ -24,6 +24,7 @@ from dpcrowd.node.live.executor import FLOOD, STRANGER
 from dpcrowd.node.live.logs import LIBRARY
 from dpcrowd.node.storage.failures import StorageFailure
 from dpcrowd.node.transport.caller import Reason
+from dpcrowd.node.wire import MessageReason
 from project_support import ROOT
 
 SOURCE = Path(dpcrowd.__file__).parent / "node"
@@ -121,7 +122,7 @@ def test_every_reason_of_a_refused_message_is_explained() -> None:
     """Nor is a reason explained that no longer exists."""
     reasons = words(MESSAGES, "wire.py", "machine") | {STRANGER, FLOOD}
     assert {"late", "replay", "bad-signature", "other-configuration", "absurd"} <= reasons
-    assert table("Messages that are refused") == reasons
+    assert table("Messages that are refused") == reasons == set(get_args(MessageReason))
 
 
 def test_every_reason_of_a_failed_connection_is_explained() -> None:

@@ -3,6 +3,10 @@
 Each slot t is read once, at ε/w, so any w consecutive slots cost ε: w-event privacy by composition. The median is
 computed from noisy counts alone and costs nothing more. A spike of the noise, which Uniform would publish, is dropped;
 in return the release lags behind by half of the slots that it looks at.
+
+The variance that is released, for a 95% interval, is an upper bound. A median varies no more than one of its values:
+noise of variance V/share², and users who happen to be at other servers, (1/share - 1) x estimate. Each slot that it
+looks at adds the process variance Q, by which the crowd moves per slot.
 """
 
 from __future__ import annotations
@@ -54,4 +58,7 @@ class MovingMedian(dpcrowd.DirectScheme):
         state.latest = np.concatenate([state.latest[:, :, 1:], estimate[:, :, None]], axis=2)
         seen = ~np.isnan(state.latest[0, 0])
         state.last = np.median(state.latest[:, :, seen], axis=2)  # already divided by the share: `last_share` stays 1
+        elsewhere = (1.0 / plan.shares - 1.0) * np.maximum(state.last, 1.0)
+        moved = self.length * state.setting.model.diagonal_var
+        state.variance = reading.noise_var / plan.shares**2 + elsewhere + moved
         return reading

@@ -35,7 +35,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -55,6 +55,7 @@ __all__ = [
     "Body",
     "CheckedMessage",
     "CounterEcho",
+    "MessageReason",
     "MessageRefused",
     "Record",
     "Sign",
@@ -96,12 +97,36 @@ _MOST_IN_MATRIX = 1e8  # a variance of 1e-8 people
 _BODY, _RECORD = b"dpcrowd message", b"dpcrowd record"
 
 
-class MessageRefused(Exception):
-    """A message that is not used: `reason` is one of a few words that are counted, the text explains."""
+MessageReason = Literal[
+    "late",
+    "wrong-slot",
+    "other-configuration",
+    "version",
+    "not-a-neighbour",
+    "flood",
+    "stranger",
+    "wrong-sender",
+    "bad-signature",
+    "replay",
+    "malformed",
+    "wrong-length",
+    "not-finite",
+    "negative-information",
+    "absurd",
+    "above-account",
+    "rate-limited",
+    "grouped",
+]
+"""Why a message of a neighbour is not used: the labels of dpcrowd_messages_refused_total, which docs/failures.md
+explains. A new reason goes to the end."""
 
-    def __init__(self, reason: str, text: str) -> None:
+
+class MessageRefused(Exception):
+    """A message that is not used: the reason is counted, the text explains."""
+
+    def __init__(self, reason: MessageReason, text: str) -> None:
         super().__init__(text)
-        self.reason = reason
+        self.reason: MessageReason = reason
 
 
 # --------------------------------------------------------------------------------------------------------- the layout
@@ -148,6 +173,9 @@ class Body(_Head, array_like=True, frozen=True):
     equivocations  proofs that are passed on, of format 2
     asks     whether the sender asks for the receiver's finalised state, of format 2 (`machine.join`)
     state    the sender's finalised state after the message's slot, which the receiver has asked for, of format 2
+
+    A new field goes to the end, where earlier versions ignore it. Format 1 ends before `relayed`: `encode` leaves out
+    that field and all later ones, so a new field reaches the neighbours only in networks of format 2.
     """
 
     heard: dict[int, CounterEcho]

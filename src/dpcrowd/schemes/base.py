@@ -141,8 +141,11 @@ class Setting:
 class Plan:
     """What is decided before the raw counts are read.
 
+    slot    the number of the slot
+    shares  (N, 1) or (N, d): the public shares of the servers in this slot, as `plan` was given them
     due     (N, 1) or (N, d): which regions are sampled; (N, 1) means all regions of a server alike
     amount  nano-epsilon of each sample, broadcastable to `due`; > 0 where due
+    noise_var  variance of the noise of each sample, broadcastable to (N, d)
     prior, prior_var, known   the filter's prediction, where the scheme has one
     pivot   (N, d) the region whose group each region belongs to; None: every region alone
     parts   (N, d) the part of its group's sum that each region gets back; None: even parts

@@ -15,14 +15,16 @@ from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.doctor.clock_checks import ACCEPT, compare_clocks
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
+from dpcrowd.node.wire import MessageReason
 
 __all__ = ["Ask", "check_lost_folder", "check_running"]
 
 Ask = Callable[[NodeConfig, str], Any]
 """A function ask(node, path) that returns the JSON answer of a node's API."""
 
-_OTHER = "other-configuration"  # these reasons are those of `dpcrowd.node.wire` and of the machine
-_EARLY, _LATE = "wrong-slot", "late"
+_OTHER: MessageReason = "other-configuration"
+_EARLY: MessageReason = "wrong-slot"
+_LATE: MessageReason = "late"
 _SOME = 5  # fewer late messages mean nothing: a restart causes a few
 _QUIET_SLOTS = 3  # slots without a refusal after which the problem is over
 _BUDGET = "/v1/budget"

@@ -31,13 +31,15 @@ from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage import RecordRow, Refusal, Storage, StorageError
 from dpcrowd.node.transport.base import Transport, TransportFailed
+from dpcrowd.node.wire import MessageReason
 from dpcrowd.privacy.units import NANO
 
 __all__ = ["Executor"]
 
 log = logging.getLogger("dpcrowd.node")
 
-STRANGER, FLOOD = "stranger", "flood"
+STRANGER: MessageReason = "stranger"
+FLOOD: MessageReason = "flood"
 _MANY = 100
 _PUNCTUAL = 5_000_000  # nanoseconds: what a timer may be late by
 _TURNS = 10  # of the loop, in which readers get what was published; forgetting many check-ins would hold them up

@@ -45,7 +45,7 @@ from dpcrowd.node.machine.held_records import HeldRecord, HeldRecords, Key
 from dpcrowd.node.machine.instructions import Instruction, RefuseMessage, Report
 from dpcrowd.node.machine.revision import KnownRevisions, NetworkView
 from dpcrowd.node.machine.schedules import Waiting
-from dpcrowd.node.wire import MessageRefused
+from dpcrowd.node.wire import MessageReason, MessageRefused
 from dpcrowd.node.wire_records import (
     Equivocation,
     RecordValues,
@@ -309,7 +309,7 @@ class Arrivals:
         )
         return [Report("equivocation", text, grave=True)]
 
-    def _refuse(self, slot: int, who: str, reason: str, text: str) -> RefuseMessage:
+    def _refuse(self, slot: int, who: str, reason: MessageReason, text: str) -> RefuseMessage:
         self.refused[who, reason] += 1
         return RefuseMessage(slot, who, reason, text)
 

@@ -24,6 +24,7 @@ from typing import Literal
 
 from dpcrowd.node.machine.neighbours import Remembered
 from dpcrowd.node.release import SlotRelease, Smoothing
+from dpcrowd.node.wire import MessageReason
 
 __all__ = [
     "Answer",
@@ -201,7 +202,7 @@ class RefuseMessage:
 
     slot: int
     sender: str
-    reason: str
+    reason: MessageReason
     text: str
 
 

@@ -15,6 +15,7 @@ from typing import Literal, get_args
 from dpcrowd.node.machine.instructions import SendKind, Unsampled
 from dpcrowd.node.storage.failures import StorageFailure
 from dpcrowd.node.transport.caller import Reason as ConnectionRefused
+from dpcrowd.node.wire import MessageReason
 
 __all__ = ["FAMILIES", "Audience", "Family", "Kind", "table"]
 
@@ -52,12 +53,6 @@ class Family:
 BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """In seconds: far above the milliseconds in which a node counts, pays and sends, and fine enough to act upon."""
 
-MESSAGE_REASONS = (
-    *("late", "wrong-slot", "other-configuration", "version", "not-a-neighbour", "flood", "stranger", "wrong-sender"),
-    *("bad-signature", "replay", "malformed", "wrong-length", "not-finite", "negative-information", "absurd"),
-    *("above-account", "rate-limited", "grouped"),
-)
-"""Why a message of a neighbour is not used; docs/failures.md explains each."""
 RECORD_REASONS = (
     *("absurd", "above-account", "bad-signature", "equivocation", "grouped", "malformed", "rate-limited"),
     "wrong-slot",
@@ -148,7 +143,7 @@ MESSAGES_REFUSED = Family(
     "counter",
     "Number of messages of neighbours that were not used.",
     labels=("reason",),
-    known=MESSAGE_REASONS,
+    known=get_args(MessageReason),
 )
 RECORDS_RECEIVED = Family(
     "dpcrowd_records_received_total",
