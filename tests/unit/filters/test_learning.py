@@ -141,6 +141,23 @@ def test_a_region_that_was_empty_fills() -> None:
     assert covered[:40].mean() > 0.93
 
 
+def test_a_crowd_that_grows_in_all_regions_is_learned_together() -> None:
+    """Weak records of one region would need hundreds of slots to show what those of all regions show in dozens."""
+    levels = np.linspace(100.0, 400.0, 12)
+    model = ProcessModel.around(Course(levels[None], np.square(0.06 * levels)[None]), np.full(12, A))
+    rng = np.random.default_rng(24)
+    calm = levels * (1.0 + rng.normal(0.0, 0.07, (120, 20, 12)))
+    grown = calm.copy()
+    grown[30:] *= 1.4
+    mean, var = learned(grown, 90000.0, 25, model)
+    error = np.abs(mean - grown)
+    assert (error < 1.96 * np.sqrt(var))[60:].mean() > 0.9
+    assert error[60:].mean() < 0.75 * np.abs(levels - grown)[60:].mean()
+    mean, var = learned(calm, 90000.0, 26, model)
+    assert np.abs(mean - calm).mean() < 1.02 * np.abs(levels - calm).mean()
+    assert (np.abs(mean - calm) < 1.96 * np.sqrt(var)).mean() > 0.93
+
+
 def test_a_region_whose_q_says_nothing_fills() -> None:
     """Without a model, 16 times the Q of an empty region is as little as once: it would stay empty for ever."""
     rng = np.random.default_rng(21)
