@@ -173,7 +173,7 @@ def _server_lines(
 
 
 def _wrap(text: str, width: int, most: int) -> list[str]:
-    """Return a sentence as at most so many lines; what still does not fit is cut."""
+    """Return a sentence as at most `most` lines; what still does not fit is cut."""
     lines = textwrap.wrap(text, max(width, 10), break_on_hyphens=False, max_lines=most, placeholder="…")
     return lines or [""]
 

@@ -97,7 +97,7 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Timin
 
 
 def possible_seasons(times: SlotTimes | None, slots: int) -> list[SeasonKind]:
-    """Return the seasons of which so many slots show at least two, "none" first."""
+    """Return the seasons that fit at least twice into this number of slots, "none" first."""
     seasons: list[SeasonKind] = ["none"]
     if times is not None:
         for season, length in _LENGTHS.items():
@@ -107,7 +107,7 @@ def possible_seasons(times: SlotTimes | None, slots: int) -> list[SeasonKind]:
 
 
 def seasons_seen(season: SeasonKind, slot: int | None, slots: int) -> float | None:
-    """Return how many seasons so many slots of a length show; None for a constant level."""
+    """Return how many seasons this number of slots covers; None for a constant level."""
     if isinstance(season, int):
         return slots / season
     return None if season == "none" or slot is None else slots * slot / _LENGTHS[season]

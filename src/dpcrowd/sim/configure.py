@@ -146,7 +146,7 @@ def configure(
                       choose a server anew in every slot, which is a turnover of 1
     composition       makes the shares of a partition differ by region: 5 moderately, 0.5 strongly; default: not at
                       all. The filters know the public share of each server only
-    share_width       of relay: by which part the public shares of a partition may be wrong, such as 0.1; it then learns
+    share_width       of relay: typical relative error of the public shares of a partition, such as 0.1; it then learns
                       the shares of every region from records. Default: 0, public shares are taken as they are
 
     With a network.toml as `graph`, its turnover, groups and share_width are the defaults, where they can be used, and

@@ -1,11 +1,11 @@
-"""Log lines of troubles that come again and again: each is told when it begins, then once per minute, and at its end.
+"""Log lines of problems that recur: each is logged when it begins, then once per minute, and when it ends.
 
 LinkLog     links that come up and go down
 FloodLog    messages that the transport has dropped unread
 StorageLog  storage that does not work
 
-A neighbour whose certificate has expired may be linked and parted with at every attempt, and a disk that is full for a
-night refuses something several times per slot: one sentence would fill the log, and with it perhaps the same disk.
+The link to a neighbour whose certificate has expired may come up and go down at every attempt, and a disk that is full
+overnight fails several times per slot: one repeated sentence would fill the log, and with it perhaps the same disk.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class _Link:
 class LinkLog:
     """The links of one node. `now` gives seconds that nobody sets back.
 
-    The first few changes within a minute are told one by one, as a restart makes them, and what comes after that once
+    The first few changes within a minute are logged one by one, as a restart makes them, and what comes after that once
     per minute: the state at that moment, and the number of changes since the line before. A link that has come back and
-    stays is told at once, so that the log does not end with a loss that is over.
+    stays is logged at once, so that the log does not end with a loss that is over.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:

@@ -55,7 +55,7 @@ class NeighbourEstimates:
                 del waiting[other]
 
     def history(self, slots: int, region: str | None, regions: Sequence[str], names: Sequence[str]) -> NeighbourHistory:
-        """Return the priors of these neighbours in at most so many of the last slots, of a region or in total."""
+        """Return the priors of these neighbours in at most the last `slots` slots, of a region or in total."""
         number = None if region is None else regions.index(region)
         columns = {
             name: {

@@ -143,7 +143,7 @@ class LiveNode(Renewing):
             self.meter,
             self.revision_of,
             self.executor.give,
-            self.executor.disturbed,
+            self.executor.expect_late_message,
         )
         self._link_log = LinkLog()
         self.links = LinkState(

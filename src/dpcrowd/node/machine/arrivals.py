@@ -138,7 +138,7 @@ class Arrivals:
         return True
 
     def _is_limited(self, sender: str, signatures: int = 1) -> bool:
-        """Whether a neighbour has had too many signatures checked in this slot for so many more."""
+        """Whether checking this many more signatures of a neighbour would exceed the limit of the slot."""
         if self._useless[sender] >= MOST_USELESS:
             return True
         return self._checks[sender] + signatures > self._revisions.terms.most_checks

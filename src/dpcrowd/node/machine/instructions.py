@@ -123,7 +123,7 @@ class NotSampled:
 class ForgetCheckIns:
     """Delete the check-ins of all slots up to this one, and their hash keys.
 
-    This takes the longer the more there are: nothing that others can see may wait for it.
+    The time that this takes grows with their number: nothing that others can see may wait for it.
     """
 
     slot: int
