@@ -295,8 +295,8 @@ def _largest(regions: Sequence[str], lasts: Sequence[Release | None], room: int 
         if last is not None:
             for name, value in zip(last.regions, last.estimate.tolist(), strict=True):
                 sizes[name] = max(sizes[name], value) if math.isfinite(value) else sizes[name]
-    kept = set(sorted(regions, key=lambda name: -sizes[name])[: max(1, room - 1)])
-    return [name for name in regions if name in kept]
+    largest = set(sorted(regions, key=lambda name: -sizes[name])[: max(1, room - 1)])
+    return [name for name in regions if name in largest]
 
 
 def _cell(last: Release | None, region: str | None) -> Cell | None:

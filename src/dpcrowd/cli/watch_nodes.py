@@ -123,12 +123,12 @@ class NodeWatch:
         latest = _split(self._client.latest())
         if not latest:
             return ()
-        kept = tuple(release for release in self.state.releases if release.slot < latest[-1].slot)
-        last = kept[-1] if kept else None
+        earlier = tuple(release for release in self.state.releases if release.slot < latest[-1].slot)
+        last = earlier[-1] if earlier else None
         slots = max(1, min(KEPT_SLOTS, _MOST_ROWS // max(len(network.regions), 1)))
         first = max(latest[-1].slot - slots + 1, 0 if last is None else last.slot + 1)
         missed = _split(self._client.estimates(first, latest[-1].slot - 1)) if first < latest[-1].slot else ()
-        return (*kept, *missed, *latest)[-slots:]
+        return (*earlier, *missed, *latest)[-slots:]
 
 
 def _problem(error: NodeError) -> str:

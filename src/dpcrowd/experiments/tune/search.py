@@ -263,15 +263,15 @@ class _Workers:
     """The map function of differential evolution: it uses one process or several, and counts evaluations."""
 
     def __init__(self, jobs: int, total: int, progress: Progress | None) -> None:
-        self._jobs, self._total, self._progress, self._done = jobs, total, progress, 0
+        self._jobs, self._total, self._progress, self._evaluations = jobs, total, progress, 0
 
     def __call__(self, function: Callable[[Floats], float], points: Iterable[Floats]) -> list[float]:
         values = []
         for value in self._map(function, points):
             values.append(value)
-            self._done += 1
+            self._evaluations += 1
             if self._progress is not None:
-                self._progress(self._done, self._total)
+                self._progress(self._evaluations, self._total)
         return values
 
     def _map(self, function: Callable[[Floats], float], points: Iterable[Floats]) -> Iterable[Any]:

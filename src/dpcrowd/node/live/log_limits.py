@@ -32,7 +32,7 @@ class _Link:
     up: bool = False
     changes: deque[float] = field(default_factory=lambda: deque(maxlen=_ONE_BY_ONE + 1))  # when, the last few
     logged_at: float = 0.0
-    held: int = 0  # changes since the last line
+    unlogged: int = 0  # changes since the last line
 
 
 class LinkLog:
@@ -53,8 +53,8 @@ class LinkLog:
         link.up = up
         link.changes.append(now)
         often = len(link.changes) > _ONE_BY_ONE and now - link.changes[0] < _MINUTE
-        if often or link.held:
-            link.held += 1
+        if often or link.unlogged:
+            link.unlogged += 1
             return
         link.logged_at = now
         _write(neighbour, up, "")
@@ -64,16 +64,16 @@ class LinkLog:
         for neighbour, link in self._links.items():
             if link.up:
                 _write(neighbour, False, ": this server has closed its links")
-            link.up, link.held = False, 0
+            link.up, link.unlogged = False, 0
 
     def look(self) -> None:
         """Write the lines that were held back, if it is time; to be called every now and then."""
         now = self._now()
         for neighbour, link in self._links.items():
             stays = link.up and now - link.changes[-1] >= _STAYS
-            if link.held and (stays or now - link.logged_at >= _MINUTE):
-                changes, seconds = link.held, now - link.logged_at
-                link.held, link.logged_at = 0, now
+            if link.unlogged and (stays or now - link.logged_at >= _MINUTE):
+                changes, seconds = link.unlogged, now - link.logged_at
+                link.unlogged, link.logged_at = 0, now
                 more = f" now; its link comes and goes: {changes} changes in {seconds:.0f} s."
                 if changes == 1:
                     more = f", for {now - link.changes[-1]:.0f} s now"

@@ -47,9 +47,9 @@ class NeighbourEstimates:
             prior = None if payload is None else prior_of(payload)
             if prior is not None and len(prior) == regions:
                 size = min(_MOST_NUMBERS // max(regions, 1) + 1, _MOST_SLOTS)
-                kept = self._slots.setdefault(name, deque(maxlen=size))
-                if not kept or slot > kept[-1][0]:
-                    kept.append((slot, prior))
+                priors = self._slots.setdefault(name, deque(maxlen=size))
+                if not priors or slot > priors[-1][0]:
+                    priors.append((slot, prior))
         for waiting in self._waiting.values():
             for other in [other for other in waiting if not slot < other <= slot + _MOST_WAITING]:
                 del waiting[other]

@@ -93,7 +93,7 @@ class LiveNode(Renewing):
         if before is not None:
             with suppress(BadInput):  # this server was not in it: then nothing is taken over
                 old = self._make_revision(before)
-        machine, self.found = make_machine(
+        machine, self.start_text = make_machine(
             revision, network, storage, now, before=old, following=following, earlier=self._earlier_views(earlier)
         )
         if self._recorder is not None:
@@ -121,8 +121,8 @@ class LiveNode(Renewing):
             self.intake.learn(one.regions)
         self.intake.begin_after(machine.server.slot)
         self.intake.restore(now)
-        given = node.ingest.max_downtime
-        self.presence = Presence(journal, slots, slots.length_ns // 10 if given is None else int(given))
+        downtime = node.ingest.max_downtime
+        self.presence = Presence(journal, slots, slots.length_ns // 10 if downtime is None else int(downtime))
         self.presence.start(now, max(self.intake.first_open(now), machine.server.slot + 1))
         self.counting = Counting(
             storage,
@@ -236,7 +236,7 @@ class LiveNode(Renewing):
         waiting = asyncio.create_task(stop.wait(), name="stop")
         log.info(
             "node started: %s",
-            self.found,
+            self.start_text,
             extra={"event": "started", "server": self.config.server, "network": self.revision.id},
         )
         try:

@@ -242,7 +242,7 @@ class BookLoss:
 
     counter         samples that the ledger knows of
     remembered      samples that somebody remembers; None: nobody who was heard remembers the node
-    complete_until  the last slot that was told: with the loss, the ledger is complete up to there
+    complete_until  the last slot whose message was sent: with the loss, the ledger is complete up to there
     """
 
     at_ns: int

@@ -772,7 +772,7 @@ class Machine:
         return [do.Send(exchange.slot, exchange.payload, (neighbour,), kind=self._own_kind())]
 
     def _tell_newcomers(self, at_ns: int) -> list[Instruction]:
-        """Tell neighbours that have come up what is remembered of them, as soon as it can be told."""
+        """Send neighbours that have come up what is remembered of them, as soon as that is possible."""
         slot = self._own[0]
         due = self._newcomers.due(self.view, slot, at_ns)
         instructions: list[Instruction] = []
