@@ -17,7 +17,7 @@ import msgspec
 
 from dpcrowd.cli.console import plain
 from dpcrowd.cli.node_show import is_overdue
-from dpcrowd.cli.watch_nodes import NodeState, Release
+from dpcrowd.cli.watch_nodes import NodeState, SlotEstimates
 
 __all__ = ["WatchBoard", "as_json_line", "sparkline"]
 
@@ -286,7 +286,7 @@ def _region_lines(states: Sequence[NodeState], width: int, room: int | None) -> 
     return lines
 
 
-def _largest(regions: Sequence[str], lasts: Sequence[Release | None], room: int | None) -> list[str]:
+def _largest(regions: Sequence[str], lasts: Sequence[SlotEstimates | None], room: int | None) -> list[str]:
     """Return the regions with the largest estimates, in the order of the network."""
     if room is None or len(regions) <= room:
         return list(regions)
@@ -299,7 +299,7 @@ def _largest(regions: Sequence[str], lasts: Sequence[Release | None], room: int 
     return [name for name in regions if name in largest]
 
 
-def _cell(last: Release | None, region: str | None) -> Cell | None:
+def _cell(last: SlotEstimates | None, region: str | None) -> Cell | None:
     """Return the estimate and half of its interval, of a region or in total; None: nothing is known."""
     if last is None or (region is not None and region not in last.regions):
         return None

@@ -21,8 +21,8 @@ from dpcrowd.errors import BadInput
 __all__ = [
     "SEASONS",
     "SeasonKind",
+    "SeasonTiming",
     "SlotTimes",
-    "Timing",
     "duration_text",
     "possible_seasons",
     "seasons_seen",
@@ -60,7 +60,7 @@ class SlotTimes:
 
 
 @dataclass(frozen=True)
-class Timing:
+class SeasonTiming:
     """How slots run through a season: rows of the profile, and the ticks of `filters.Course`."""
 
     rows: int
@@ -69,7 +69,7 @@ class Timing:
     step: int = 0
 
 
-def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Timing:
+def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> SeasonTiming:
     """Return how slots run through a season.
 
     times  when the slots begin; None: unknown
@@ -78,9 +78,9 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Timin
     if isinstance(season, int):
         if season < 2:
             raise BadInput(f"a season of {season} slots was given; allowed: 2 or more.")
-        return Timing(season, season, first % season, 1)
+        return SeasonTiming(season, season, first % season, 1)
     if season == "none":
-        return Timing(1)
+        return SeasonTiming(1)
     if times is None:
         raise BadInput(
             f"season '{season}' needs the time of each slot, which these data do not have; label the slots with "
@@ -93,7 +93,7 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Timin
             f"{duration_text(_LONGEST_SLOT[season])}."
         )
     rows = max(2, min(_MOST_ROWS[season], round(_LENGTHS[season] / times.length)))
-    return Timing(rows, _LENGTHS[season], (times.start - _BEGINNINGS[season]) % _LENGTHS[season], times.length)
+    return SeasonTiming(rows, _LENGTHS[season], (times.start - _BEGINNINGS[season]) % _LENGTHS[season], times.length)
 
 
 def possible_seasons(times: SlotTimes | None, slots: int) -> list[SeasonKind]:

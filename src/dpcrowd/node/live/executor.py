@@ -27,7 +27,7 @@ from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
-from dpcrowd.node.recording.recorder import Recorder
+from dpcrowd.node.recording.recorder import NodeRecorder
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage import RecordRow, Refusal, Storage, StorageError
 from dpcrowd.node.transport.base import Transport, TransportFailed
@@ -98,7 +98,7 @@ class Executor:
         clock: WallClock | None = None,
         meter: SlotMeter | None = None,
         storage_log: StorageLog | None = None,
-        recorder: Recorder | None = None,
+        recorder: NodeRecorder | None = None,
     ) -> None:
         self.machine, self._storage, self._transport = machine, storage, transport
         self._broadcast, self._outside, self._clock = broadcast, outside, clock or WallClock()
@@ -427,7 +427,7 @@ def _row(record: do.StoredRecord) -> RecordRow:
     return RecordRow(record.slot, record.origin, record.kind, record.content)
 
 
-def _handle_recorded(machine: Machine, recorder: Recorder, stimulus: on.Stimulus) -> list[do.Instruction]:
+def _handle_recorded(machine: Machine, recorder: NodeRecorder, stimulus: on.Stimulus) -> list[do.Instruction]:
     recorder.begin_step()
     try:
         instructions = machine.handle(stimulus)

@@ -34,7 +34,7 @@ from dpcrowd.node.machine import NetworkView, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
-from dpcrowd.node.recording.recorder import Recorder
+from dpcrowd.node.recording.recorder import NodeRecorder
 from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.node.transport.base import Transport
 from dpcrowd.node.wire import Sign
@@ -161,11 +161,11 @@ class LiveNode(Renewing):
         self._path, self._http, self._content = path, None, Content.of(node)
         self._reloading = asyncio.Lock()
 
-    def _make_recorder(self) -> Recorder | None:
+    def _make_recorder(self) -> NodeRecorder | None:
         debug = self.config.debug
         if debug.record is None:
             return None
-        return Recorder(
+        return NodeRecorder(
             debug.record,
             int(debug.record_limit),
             lambda number: text_of(self.config, (self._earlier | self.networks)[number]),

@@ -44,7 +44,7 @@ from dpcrowd.node.machine.forwarding import Forwarding
 from dpcrowd.node.machine.held_records import HeldRecord, HeldRecords, Key
 from dpcrowd.node.machine.instructions import Instruction, RefuseMessage, Report
 from dpcrowd.node.machine.revision import KnownRevisions, NetworkView
-from dpcrowd.node.machine.schedules import Waiting
+from dpcrowd.node.machine.schedules import AwaitedRecords
 from dpcrowd.node.wire import MessageRefused
 from dpcrowd.node.wire_records import (
     Equivocation,
@@ -81,7 +81,9 @@ class Arrivals:
     new_slots            slots of the records that the last message has brought
     """
 
-    def __init__(self, revisions: KnownRevisions, held: HeldRecords, forwarding: Forwarding, waiting: Waiting) -> None:
+    def __init__(
+        self, revisions: KnownRevisions, held: HeldRecords, forwarding: Forwarding, waiting: AwaitedRecords
+    ) -> None:
         self._revisions, self._held, self._forwarding, self._waiting = revisions, held, forwarding, waiting
         self._checks: Counter[str] = Counter()
         self._useless: Counter[str] = Counter()  # of those: of records that no honest server passes on
