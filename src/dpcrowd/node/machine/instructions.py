@@ -164,7 +164,7 @@ class StoreRelease:
     """Store the release and the state after it.
 
     heard           names of the neighbours whose messages are in it
-    counters        what neighbours said of their own ledgers since the last time, by name
+    counters        what neighbours have sent of their own ledgers since the last time, by name
     complete_until  the last slot up to which the own ledger was known to be complete
     records         records and proofs that have arrived since the last time; a proof takes the place of its record
     final_until     the last slot whose records are not needed any more; None: no records are kept

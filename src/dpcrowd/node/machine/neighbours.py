@@ -4,7 +4,7 @@ Four parts of the state machine, which are read together:
 
     Exchange         one slot's exchange with the neighbours, and what is fused of it
     Early            messages that came before the own seal of their slot
-    NeighbourMemory  what neighbours have said of their own ledgers, remembered for them
+    NeighbourMemory  what neighbours have sent of their own ledgers, remembered for them
     Newcomers        neighbours whose links have come up, and are sent at once what is remembered of them
 """
 

@@ -270,7 +270,7 @@ class ClockLookedUp:
     """What the folder knows of the time up to slot `last`, after which slots are to begin again.
 
     known  the last slot that was released before them
-    text   what is said to the operator, and logged for good
+    text   the explanation for the operator, which the log keeps
     """
 
     at_ns: int
