@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dpcrowd.demo.files import DemoNode, free_ports
 from dpcrowd.demo.node_client import NodeClient
-from dpcrowd.demo.processes import NodeFailed, Processes, last_lines
+from dpcrowd.demo.processes import NodeProcessFailed, Processes, last_lines
 from dpcrowd.node.config import load_network, token_hash
 from dpcrowd.node.config.samples import sample_network, sample_node
 from dpcrowd.node.keys.signing import key_of_certificate
@@ -144,7 +144,7 @@ def started(nodes: Sequence[DemoNode]) -> Iterator[Processes]:
             while not client.healthy():
                 processes.check()
                 if time.monotonic() > end:
-                    raise NodeFailed(f"{node.name} does not answer.", last_lines(node.log))
+                    raise NodeProcessFailed(f"{node.name} does not answer.", last_lines(node.log))
                 time.sleep(0.05)
             client.close()
         yield processes

@@ -1,4 +1,4 @@
-"""dpcrowd: what a whole crowd does, known in real time by servers that do not trust each other.
+"""dpcrowd: what a complete crowd does, known in real time by servers that do not trust each other.
 
     import dpcrowd
     result = dpcrowd.simulate(schemes=["dpcrowd", "dfast"], data="linear", servers=50, epsilon=1.0, runs=50, seed=0)

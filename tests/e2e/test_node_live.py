@@ -237,15 +237,15 @@ def test_a_restart_finds_what_an_older_revision_left(tmp_path: Path) -> None:
             (tmp_path / "network.toml").write_text(text)
             await _until(lambda: b.clock.slot_of(time.time_ns()) > start + 1, "time stands still")
             async with _running(files["a"]) as again:
-                assert "goes on after slot" in again.found
-                assert "1 new regions" in again.found
+                assert "goes on after slot" in again.start_text
+                assert "1 new regions" in again.start_text
                 await _until(lambda: _released(again, start), "no release")
                 assert again.executor.last is not None
                 west, south, north = again.executor.last.estimate
                 assert np.isfinite([south, north]).all()
                 assert not np.isfinite(west) or again.executor.last.sampled
             async with _running(files["a"]) as third:
-                assert "new regions" not in third.found
+                assert "new regions" not in third.start_text
 
     asyncio.run(scenario())
 

@@ -55,9 +55,9 @@ def wait_for_release(trial: Trial, slot: int) -> None:
 def logged_as_lost(log: str) -> set[int]:
     """Return the slots of which a log says why they have no sample; a busy machine may miss several at a start."""
     slots = {
-        int(slot) for slot in re.findall(r"slot (\d+) (?:is not sampled: |ended while this node was not there)", log)
+        int(slot) for slot in re.findall(r"slot (\d+) (?:is not sampled: |ended while this node was not running)", log)
     }
-    for first, last in re.findall(r"slots (\d+) to (\d+) ended while this node was not there", log):
+    for first, last in re.findall(r"slots (\d+) to (\d+) ended while this node was not running", log):
         slots |= set(range(int(first), int(last) + 1))
     return slots
 

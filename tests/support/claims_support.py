@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.experiments.claims.slot_cost import SlotCost, Timing
+from dpcrowd.experiments.claims.slot_cost import SlotCost, SlotTiming
 from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
@@ -168,7 +168,7 @@ def timed(milliseconds: float) -> SlotCost:
     """A live server that always takes so long."""
     kinds = [("dpcrowd", 1), ("dpcrowd-plus", 51)]
     timings = [
-        Timing(name, regions, secure, 300, milliseconds, milliseconds, milliseconds)
+        SlotTiming(name, regions, secure, 300, milliseconds, milliseconds, milliseconds)
         for name, regions in kinds
         for secure in (False, True)
     ]

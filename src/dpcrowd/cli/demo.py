@@ -78,7 +78,7 @@ def demo(ctx: click.Context, /, as_json: bool, seconds: float | None, open_page:
         if find_spec(library) is None:
             raise MissingExtra(library, "node", "dpcrowd demo")
     from dpcrowd.demo.node_client import ApiFailed
-    from dpcrowd.demo.processes import NodeFailed
+    from dpcrowd.demo.processes import NodeProcessFailed
     from dpcrowd.demo.run import make_source, open_demo
 
     data, length, people = settings.pop("data"), settings.pop("slot_length"), settings.pop("people")
@@ -90,8 +90,8 @@ def demo(ctx: click.Context, /, as_json: bool, seconds: float | None, open_page:
             if open_page:
                 webbrowser.open(running.page)
             _show(running, seconds, as_json)
-    except (NodeFailed, ApiFailed) as error:
-        for line in error.log if isinstance(error, NodeFailed) else ():
+    except (NodeProcessFailed, ApiFailed) as error:
+        for line in error.log if isinstance(error, NodeProcessFailed) else ():
             click.echo(f"  {line}", err=True)
         click.echo(f"dpcrowd: error: {error}", err=True)
         return NODE_FAILED

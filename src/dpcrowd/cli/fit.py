@@ -77,20 +77,20 @@ def fit(
     from dpcrowd.sim.fit import fit as fit_counts
     from dpcrowd.sim.fit_releases import fit_releases
 
-    given = {key: value for key, value in settings.items() if value is not None and value is not False}
+    arguments = {key: value for key, value in settings.items() if value is not None and value is not False}
     if regions is not None:
-        given["regions"] = [name.strip() for name in regions.split(",")]
+        arguments["regions"] = [name.strip() for name in regions.split(",")]
     if releases:
         for name in ("span", "regions", "slot_length", "round_counts", "data_dir"):
-            if name in given:
+            if name in arguments:
                 raise BadInput(f"--{name.replace('_', '-')} is for counts, not for --releases; leave it out.")
         if process_var is not None:
-            given["process_var"] = options.numbers("--process-var", process_var)
+            arguments["process_var"] = options.numbers("--process-var", process_var)
     else:
-        for name, value in (("--made-with", given.get("made_with")), ("--process-var", process_var)):
+        for name, value in (("--made-with", arguments.get("made_with")), ("--process-var", process_var)):
             if value is not None:
                 raise BadInput(f"{name} is for --releases; counts were not made by filters. Leave it out.")
-    model = (fit_releases if releases else fit_counts)(file, **given)
+    model = (fit_releases if releases else fit_counts)(file, **arguments)
     if as_json:
         click.echo(json.dumps({"model": _plain(model)}))
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.node.config.kinds import Duration
-from dpcrowd.node.config.plan_file import NetworkPlan, read_plan
+from dpcrowd.node.config.plan_file import PlannedNetwork, read_plan
 from dpcrowd.node.config.samples import (
     EPSILON,
     POPULATION,
@@ -147,7 +147,7 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
     return NewNetwork(plan.names, length, settings, tuple(warnings), method.model)
 
 
-def _check_model_slot(plan: NetworkPlan, length: int, path: Path) -> None:
+def _check_model_slot(plan: PlannedNetwork, length: int, path: Path) -> None:
     """Refuse slots of another length, in nanoseconds, than those that the plan's process model is for."""
     fitted = plan.network.fitted
     if fitted is None or fitted.slot is None or fitted.slot * 1000 == length:

@@ -70,10 +70,10 @@ def run(file: Path) -> int:
 )
 @options.numbered
 def doctor(file: Path, token: str | None, as_json: bool, timeout: float, listen: float) -> int:
-    """Check everything that a server needs, without changing anything.
+    """Check everything that a server needs.
 
     It checks configuration, certificates, files, clock, disk, ports, database, budget and neighbours, before the server
-    runs or while it runs. The exit code is 1 if there is a problem.
+    runs or while it runs, and changes nothing. The exit code is 1 if there is a problem.
     """
     from dpcrowd.cli.asking import ask
     from dpcrowd.cli.node_show import show_findings
@@ -258,10 +258,11 @@ def replay(file: Path, as_json: bool) -> int:
 )
 @options.as_json
 def verify_proof(proofs: BinaryIO, network: Path, as_json: bool) -> int:  # fmt: skip
-    """Verify proofs that servers have signed two different records for one slot.
+    """Verify proofs of equivocation.
 
-    PROOFS is the answer of /v1/proofs of any server, or - for standard input. Nothing else than the pinned keys is
-    believed. The exit code is 1 if a proof is not valid.
+    A proof shows that a server has signed two different records for one slot. PROOFS is the answer of /v1/proofs of any
+    server, or - for standard input. Only the keys that network.toml pins are trusted. The exit code is 1 if a proof is
+    not valid.
     """
     from dpcrowd.cli.node_show import show_proofs
     from dpcrowd.node.config import load_network

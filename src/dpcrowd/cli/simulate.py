@@ -69,7 +69,7 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
     is_flag=False,
     flag_value=0.1,
     metavar="[PART]",
-    help="relay: part by which public shares may be wrong, 0.1 without a number; it then learns the shares of every "
+    help="relay: typical relative error of public shares, 0.1 without a number; it then learns the shares of every "
     "region from records. 0: public shares are right.  [default: that of a network.toml, else 0]",
 )
 @click.option(

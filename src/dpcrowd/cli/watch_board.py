@@ -17,7 +17,7 @@ import msgspec
 
 from dpcrowd.cli.console import plain
 from dpcrowd.cli.node_show import is_overdue
-from dpcrowd.cli.watch_nodes import NodeState, Release
+from dpcrowd.cli.watch_nodes import NodeState, SlotEstimates
 
 __all__ = ["WatchBoard", "as_json_line", "sparkline"]
 
@@ -173,7 +173,7 @@ def _server_lines(
 
 
 def _wrap(text: str, width: int, most: int) -> list[str]:
-    """Return a sentence as at most so many lines; what still does not fit is cut."""
+    """Return a sentence as at most `most` lines; what still does not fit is cut."""
     lines = textwrap.wrap(text, max(width, 10), break_on_hyphens=False, max_lines=most, placeholder="…")
     return lines or [""]
 
@@ -286,7 +286,7 @@ def _region_lines(states: Sequence[NodeState], width: int, room: int | None) -> 
     return lines
 
 
-def _largest(regions: Sequence[str], lasts: Sequence[Release | None], room: int | None) -> list[str]:
+def _largest(regions: Sequence[str], lasts: Sequence[SlotEstimates | None], room: int | None) -> list[str]:
     """Return the regions with the largest estimates, in the order of the network."""
     if room is None or len(regions) <= room:
         return list(regions)
@@ -295,11 +295,11 @@ def _largest(regions: Sequence[str], lasts: Sequence[Release | None], room: int 
         if last is not None:
             for name, value in zip(last.regions, last.estimate.tolist(), strict=True):
                 sizes[name] = max(sizes[name], value) if math.isfinite(value) else sizes[name]
-    kept = set(sorted(regions, key=lambda name: -sizes[name])[: max(1, room - 1)])
-    return [name for name in regions if name in kept]
+    largest = set(sorted(regions, key=lambda name: -sizes[name])[: max(1, room - 1)])
+    return [name for name in regions if name in largest]
 
 
-def _cell(last: Release | None, region: str | None) -> Cell | None:
+def _cell(last: SlotEstimates | None, region: str | None) -> Cell | None:
     """Return the estimate and half of its interval, of a region or in total; None: nothing is known."""
     if last is None or (region is not None and region not in last.regions):
         return None

@@ -18,7 +18,7 @@ from dpcrowd.client.errors import NodeError, NotAllowed
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 
-__all__ = ["KEPT_SLOTS", "NodeState", "NodeWatch", "Release"]
+__all__ = ["KEPT_SLOTS", "NodeState", "NodeWatch", "SlotEstimates"]
 
 KEPT_SLOTS = 40
 _TIMEOUT = 5.0
@@ -27,7 +27,7 @@ _MOST_ROWS = 40_000  # of the history that is read at the start
 
 
 @dataclass(frozen=True, eq=False)
-class Release:
+class SlotEstimates:
     """The estimates of one slot, one number per region; NaN as long as nothing is known."""
 
     slot: int
@@ -56,7 +56,7 @@ class NodeState:
     network: Network | None = None
     budget: Budget | None = None
     ready: Ready | None = None
-    releases: tuple[Release, ...] = field(default=())
+    releases: tuple[SlotEstimates, ...] = field(default=())
     away_since: datetime | None = None
     problem: str = ""
     refused: bool = False
@@ -68,7 +68,7 @@ class NodeState:
         return self.network.server if self.network is not None else self.url.partition("://")[2] or self.url
 
     @property
-    def last(self) -> Release | None:
+    def last(self) -> SlotEstimates | None:
         return self.releases[-1] if self.releases else None
 
 
@@ -118,17 +118,17 @@ class NodeWatch:
         network = self.state.network
         return _FIRST_PAUSE if network is None else max(0.5, min(network.slot_seconds / 2, _LONGEST_PAUSE))
 
-    def _read_releases(self, network: Network) -> tuple[Release, ...]:
+    def _read_releases(self, network: Network) -> tuple[SlotEstimates, ...]:
         """Read the releases that came since the last question; at the start, as many as are shown."""
         latest = _split(self._client.latest())
         if not latest:
             return ()
-        kept = tuple(release for release in self.state.releases if release.slot < latest[-1].slot)
-        last = kept[-1] if kept else None
+        earlier = tuple(release for release in self.state.releases if release.slot < latest[-1].slot)
+        last = earlier[-1] if earlier else None
         slots = max(1, min(KEPT_SLOTS, _MOST_ROWS // max(len(network.regions), 1)))
         first = max(latest[-1].slot - slots + 1, 0 if last is None else last.slot + 1)
         missed = _split(self._client.estimates(first, latest[-1].slot - 1)) if first < latest[-1].slot else ()
-        return (*kept, *missed, *latest)[-slots:]
+        return (*earlier, *missed, *latest)[-slots:]
 
 
 def _problem(error: NodeError) -> str:
@@ -141,11 +141,11 @@ def _problem(error: NodeError) -> str:
     return error.text or error.message
 
 
-def _split(table: Estimates) -> tuple[Release, ...]:
+def _split(table: Estimates) -> tuple[SlotEstimates, ...]:
     """Return the releases of a table, by slot."""
     releases = []
     for slot in np.unique(table.slot):
         rows = table.slot == slot
         half = (table.high[rows] - table.low[rows]) / 2
-        releases.append(Release(int(slot), tuple(table.region[rows].tolist()), table.estimate[rows], half))
+        releases.append(SlotEstimates(int(slot), tuple(table.region[rows].tolist()), table.estimate[rows], half))
     return tuple(releases)

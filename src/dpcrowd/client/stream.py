@@ -1,7 +1,7 @@
 """The stream of releases without I/O: server-sent events of /v1/stream as releases, and when to connect again.
 
-`Events` turns bytes into releases. `Watch` decides, over several connections, when to go on, how long to wait, and when
-to give up.
+`StreamState` turns bytes into releases. `Watch` decides, over several connections, when to go on, how long to wait, and
+when to give up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpcrowd.client.errors import NodeFailed
 from dpcrowd.client.steps import Reply, Silence, problem, retry_after
 from dpcrowd.client.tables import Estimates, from_json
 
-__all__ = ["IDLE_SECONDS", "Events", "Watch"]
+__all__ = ["IDLE_SECONDS", "StreamState", "Watch"]
 
 IDLE_SECONDS = 45.0
 """A node sends something at least every 15 seconds, to keep the connection."""
@@ -23,7 +23,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 _MOST_LINE = 256 << 20
 
 
-class Events:
+class StreamState:
     """The state of a stream over all its connections.
 
     last  the slot that was received last; a new connection continues after it
@@ -102,7 +102,7 @@ class Watch:
     def __init__(
         self, after: int | None, seconds: float | None, patience: float | None, now: Callable[[], float]
     ) -> None:
-        self.events = Events(after)
+        self.events = StreamState(after)
         self._now, self._patience = now, patience
         self._until = None if seconds is None else now() + seconds
         self._silent_since: float | None = now()

@@ -26,7 +26,7 @@ from dpcrowd.schemes.base import Scheme, half_width
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
 
-__all__ = ["Comparison", "ComparisonColumns"]
+__all__ = ["ComparisonColumns", "DemoComparison"]
 
 _MOST_SLOTS = 10_000
 
@@ -65,7 +65,7 @@ class _Slot:
     naive: tuple[Floats, Floats]
 
 
-class Comparison:
+class DemoComparison:
     """Computes and keeps the last slots; the demo's feeder adds them, the demo's page reads them."""
 
     def __init__(self, network: Path, note: str, regions: tuple[str, ...], server_of: Ints) -> None:
@@ -95,27 +95,27 @@ class Comparison:
         """Add a slot that was fed; if some check-ins came too late, nobody knows what was counted in it."""
         counts = np.bincount(present.regions, minlength=len(self._regions))
         own = np.bincount(present.regions[self._own[present.people]], minlength=len(self._regions))
-        kept = _Slot(
+        row = _Slot(
             slot,
             counts.astype(np.float64) if in_time else np.full(len(self._regions), np.nan),
             _release(self._alone, slot, own),
             _release(self._naive, slot, own),
         )
         with self._lock:
-            self._slots.append(kept)
+            self._slots.append(row)
 
     def after(self, slot: int) -> ComparisonColumns:
         """Return all later slots that are kept."""
         with self._lock:
-            slots = [kept for kept in self._slots if kept.slot > slot]
-        truth = _table([kept.truth for kept in slots], len(self._regions))
-        alone, alone_half = (_table([kept.alone[part] for kept in slots], len(self._regions)) for part in range(2))
-        naive, naive_half = (_table([kept.naive[part] for kept in slots], len(self._regions)) for part in range(2))
+            slots = [row for row in self._slots if row.slot > slot]
+        truth = _table([row.truth for row in slots], len(self._regions))
+        alone, alone_half = (_table([row.alone[part] for row in slots], len(self._regions)) for part in range(2))
+        naive, naive_half = (_table([row.naive[part] for row in slots], len(self._regions)) for part in range(2))
         return ComparisonColumns(
             note=self._note,
             server=self._server,
             regions=list(self._regions),
-            slots=[kept.slot for kept in slots],
+            slots=[row.slot for row in slots],
             truth=_column(truth.sum(axis=0)),
             alone=_column(alone.sum(axis=0)),
             alone_half_width=_column(np.sqrt(np.square(alone_half).sum(axis=0))),

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from dpcrowd.demo.comparison import Comparison
+from dpcrowd.demo.comparison import DemoComparison
 from dpcrowd.demo.files import HOST, DemoNode
 from dpcrowd.node.api.answers import answer, refusal
 from dpcrowd.node.api.page import PageDescription, PageServer, page_apps
@@ -32,7 +32,7 @@ _DATA = re.compile(r"v1/[a-z-]+(/[a-z-]+)*|metrics|healthz|readyz|openapi\.json"
 _TRUTH = "/demo/truth"
 
 
-def make_page_app(nodes: Sequence[DemoNode], comparison: Comparison) -> Starlette:
+def make_page_app(nodes: Sequence[DemoNode], comparison: DemoComparison) -> Starlette:
     """Return the application: the page, the paths of every node below /nodes/NAME, and the comparison."""
     addresses = {node.name: node.address for node in nodes}
     description = PageDescription(

@@ -15,21 +15,21 @@ from pathlib import Path
 from dpcrowd.demo.files import DemoNode
 from dpcrowd.errors import DpcrowdError
 
-__all__ = ["NodeFailed", "Processes", "last_lines"]
+__all__ = ["NodeProcessFailed", "Processes", "last_lines"]
 
 _SECONDS_TO_STOP = 10.0
 _LINES = 15
 _TAIL_BYTES = 16_384
 
 
-class NodeFailed(DpcrowdError):
+class NodeProcessFailed(DpcrowdError):
     """A node process ended, or never answered; `log` has the last lines that it wrote."""
 
     def __init__(self, message: str, log: Sequence[str]) -> None:
         super().__init__(message)
         self.log = tuple(log)
 
-    def __reduce__(self) -> tuple[type[NodeFailed], tuple[str, tuple[str, ...]]]:
+    def __reduce__(self) -> tuple[type[NodeProcessFailed], tuple[str, tuple[str, ...]]]:
         return type(self), (str(self), self.log)
 
 
@@ -57,7 +57,7 @@ class Processes:
         return {node.name: process.pid for node, process in self._running}
 
     def check(self, seconds: float = 0.0) -> None:
-        """Raise `NodeFailed` if a process has ended, or ends within this many seconds."""
+        """Raise `NodeProcessFailed` if a process has ended, or ends within this many seconds."""
         end = time.monotonic() + seconds
         while True:
             self._check_now()
@@ -69,7 +69,9 @@ class Processes:
         for node, process in self._running:
             code = process.poll()
             if code is not None:
-                raise NodeFailed(f"the process of {node.name} has ended (exit code {code}).", last_lines(node.log))
+                raise NodeProcessFailed(
+                    f"the process of {node.name} has ended (exit code {code}).", last_lines(node.log)
+                )
 
     def stop(self) -> None:
         """Stop all processes; those that still run after ten seconds are killed. Control-C is ignored meanwhile."""

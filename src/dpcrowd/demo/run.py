@@ -23,12 +23,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.demo.comparison import Comparison
+from dpcrowd.demo.comparison import DemoComparison
 from dpcrowd.demo.crowd import Present, Source, SyntheticCrowd, pin_to_servers
 from dpcrowd.demo.files import DemoNetwork, make_network, slot_length
 from dpcrowd.demo.node_client import ApiFailed, NodeClient, Total
 from dpcrowd.demo.page import PageThread, make_page_app
-from dpcrowd.demo.processes import NodeFailed, Processes, last_lines
+from dpcrowd.demo.processes import NodeProcessFailed, Processes, last_lines
 from dpcrowd.demo.replay import find_source
 from dpcrowd.errors import BadInput
 from dpcrowd.node.slots import SECOND, SlotClock
@@ -266,7 +266,7 @@ def open_demo(
         report(f"writing keys and files for {servers} servers")
         network = make_network(folder, source, servers, length_ns, datetime.now(UTC))
         server_of = pin_to_servers(source.people, servers, pins)
-        comparison = Comparison(folder / "network.toml", source.note, source.regions, server_of)
+        comparison = DemoComparison(folder / "network.toml", source.note, source.regions, server_of)
         # Before the nodes, so that it ends after them: their streams, which it passes on, have ended by then.
         page = stack.enter_context(PageThread(make_page_app(network.nodes, comparison)))
         processes = stack.enter_context(Processes(network.nodes))
@@ -287,7 +287,7 @@ def _wait_for_all(processes: Processes, clients: Sequence[NodeClient]) -> None:
             processes.check()
             if time.monotonic() > end:
                 text = f"{client.node.name} did not answer within {_SECONDS_TO_START:.0f} s of its start."
-                raise NodeFailed(text, last_lines(client.node.log))
+                raise NodeProcessFailed(text, last_lines(client.node.log))
             time.sleep(_POLL)
 
 

@@ -109,7 +109,7 @@ class RecordTable:
 
 @dataclass(frozen=True)
 class Split:
-    """By what the sums of groups are divided among their regions: what N receivers expect of a slot.
+    """What N receivers expect of a slot, by which the sums of groups are divided among their regions.
 
     prior, prior_var  (N, d)
     doubtful          a scale s above this multiplies the variances

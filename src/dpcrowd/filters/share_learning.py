@@ -48,10 +48,10 @@ from dpcrowd.filters.observation import ROUNDING
 
 __all__ = [
     "LIMIT",
+    "CrowdStep",
     "LearnedCrowd",
     "ShareFilter",
     "SlotRecords",
-    "Step",
     "former_filter",
     "learn_slot",
     "learned_crowd",
@@ -108,7 +108,7 @@ class ShareFilter:
 
 
 @dataclass(frozen=True)
-class Step:
+class CrowdStep:
     """How the crowd moves from one slot to another: r becomes expected + transition (r - before), and noise is added.
 
     transition, added       (d,) a, and the variance of the noise
@@ -161,7 +161,7 @@ def former_filter(mean: Floats, cov: Floats, public: Floats, heard: Bools, *, be
 
 
 def learn_slot(
-    before: ShareFilter, public: Floats, believed: Floats, width: float, step: Step, records: SlotRecords | None
+    before: ShareFilter, public: Floats, believed: Floats, width: float, step: CrowdStep, records: SlotRecords | None
 ) -> ShareFilter:
     """Return the filter after a slot.
 
@@ -244,7 +244,7 @@ def _scale(known: ShareFilter) -> Floats:
 
 
 def _begun(
-    before: ShareFilter, public: Floats, believed: Floats, step: Step, records: SlotRecords | None
+    before: ShareFilter, public: Floats, believed: Floats, step: CrowdStep, records: SlotRecords | None
 ) -> tuple[Floats, Floats, Floats]:
     """Return mean, covariance and scale with a first crowd: what is expected of it, else what the records claim."""
     servers, known = public.shape[1], np.isfinite(step.expected_var)
@@ -288,7 +288,7 @@ def _widened(
     return larger
 
 
-def _moved(before: ShareFilter, believed: Floats, step: Step) -> tuple[Floats, Floats]:
+def _moved(before: ShareFilter, believed: Floats, step: CrowdStep) -> tuple[Floats, Floats]:
     """Return mean and covariance for the next slot."""
     servers = believed.shape[1]
     part, first = slice(1, servers + 1), servers + 1

@@ -23,8 +23,8 @@ import numpy as np
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.crps import normal_crps
 from dpcrowd.models.model import LEAST_VAR, Scores, VarianceKind, expected_people, row_variances
-from dpcrowd.models.profiles import Profile, Series, estimate_profile
-from dpcrowd.models.season import SeasonKind, SlotTimes, Timing, possible_seasons, timing
+from dpcrowd.models.profiles import Profile, ProfileSeries, estimate_profile
+from dpcrowd.models.season import SeasonKind, SeasonTiming, SlotTimes, possible_seasons, timing
 
 __all__ = ["Estimate", "Fitted", "fit_series"]
 
@@ -80,7 +80,7 @@ class Fitted:
 class _Block:
     """A held-out block: its values, and what a profile of earlier slots expects of them."""
 
-    series: Series
+    series: ProfileSeries
     expected: Floats
     level: Floats
     deviation_var: Floats
@@ -110,7 +110,7 @@ def fit_series(
     half_lives = [half for half in (slots / 3.0, slots / 10.0) if half >= _SHORTEST_HALF_LIFE]
     candidates = [Candidate(one, half) for one in seasons for half in (None, *half_lives)]
     timings = {one: timing(one, times, first) for one in seasons}
-    series = {one: Series(value, noise, _row_of(place, slots)) for one, place in timings.items()}
+    series = {one: ProfileSeries(value, noise, _row_of(place, slots)) for one, place in timings.items()}
     if int(slots * _FOLDS[0][0]) < _FEWEST:
         only = Candidate(seasons[0])
         fitted = _estimate(series[only.season], timings[only.season].rows, only, [])
@@ -137,7 +137,7 @@ def fit_series(
 _KINDS: tuple[VarianceKind, ...] = ("fixed", "proportional")
 
 
-def _row_of(place: Timing, slots: int) -> Ints:
+def _row_of(place: SeasonTiming, slots: int) -> Ints:
     ticks = (place.offset + place.step * np.arange(slots)) % place.season * place.rows // place.season
     return np.asarray(ticks, dtype=np.int64)
 
@@ -160,7 +160,7 @@ def _reason(
     return f"{text}; {'fixed' if kind == 'proportional' else 'proportional'} variance {other:.4g}"
 
 
-def _held_out(series: Series, rows: int, candidate: Candidate) -> list[_Block]:
+def _held_out(series: ProfileSeries, rows: int, candidate: Candidate) -> list[_Block]:
     slots = len(series.value)
     blocks = []
     for first, last in ((int(slots * begin), int(slots * end)) for begin, end in _FOLDS):
@@ -170,12 +170,12 @@ def _held_out(series: Series, rows: int, candidate: Candidate) -> list[_Block]:
     return blocks
 
 
-def _profile(series: Series, rows: int, candidate: Candidate) -> Profile:
+def _profile(series: ProfileSeries, rows: int, candidate: Candidate) -> Profile:
     return estimate_profile(series, rows, candidate.half_life, smooth=candidate.season == "year")
 
 
 def _estimate(
-    series: Series, rows: int, candidate: Candidate, blocks: Sequence[_Block], kind: VarianceKind = "fixed"
+    series: ProfileSeries, rows: int, candidate: Candidate, blocks: Sequence[_Block], kind: VarianceKind = "fixed"
 ) -> Estimate:
     """Return the parameters: the profile of the complete span, and deviations from held-out blocks, if any."""
     profile = _profile(series, rows, candidate)

@@ -22,7 +22,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 
-__all__ = ["Profile", "Series", "estimate_profile"]
+__all__ = ["Profile", "ProfileSeries", "estimate_profile"]
 
 _FAR = 4.0  # standard deviations beyond which an observation counts less
 _ROUNDS = 3
@@ -33,7 +33,7 @@ _NEIGHBOURS = 2  # rows on each side over which the week of the year is smoothed
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class ProfileSeries:
     """Values of a series, (T, d).
 
     value      counts, or unbiased measurements of them; 0 where there is none
@@ -50,9 +50,9 @@ class Series:
         """Where there is a value."""
         return np.isfinite(self.noise_var)
 
-    def part(self, first: int, last: int) -> Series:
+    def part(self, first: int, last: int) -> ProfileSeries:
         """Return slots first .. last - 1."""
-        return Series(self.value[first:last], self.noise_var[first:last], self.row[first:last])
+        return ProfileSeries(self.value[first:last], self.noise_var[first:last], self.row[first:last])
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Profile:
     deviation_var: Floats
 
 
-def estimate_profile(series: Series, rows: int, half_life: float | None, smooth: bool) -> Profile:
+def estimate_profile(series: ProfileSeries, rows: int, half_life: float | None, smooth: bool) -> Profile:
     """Estimate level and profile.
 
     half_life  slots after which an observation counts half in the level; None: the level is the same in all slots
@@ -128,7 +128,7 @@ def _decayed(values: Floats, keep: float) -> Floats:
     return sums
 
 
-def _shape(series: Series, weight: Floats, level: Floats, local: Floats, smooth: bool, rows: int) -> Floats:
+def _shape(series: ProfileSeries, weight: Floats, level: Floats, local: Floats, smooth: bool, rows: int) -> Floats:
     """Return the shrunk shapes of all regions, (rows, d): the expected count relative to the level."""
     regions = series.value.shape[1]
     if rows == 1:

@@ -21,8 +21,8 @@ from dpcrowd.errors import BadInput
 __all__ = [
     "SEASONS",
     "SeasonKind",
+    "SeasonTiming",
     "SlotTimes",
-    "Timing",
     "duration_text",
     "possible_seasons",
     "seasons_seen",
@@ -60,7 +60,7 @@ class SlotTimes:
 
 
 @dataclass(frozen=True)
-class Timing:
+class SeasonTiming:
     """How slots run through a season: rows of the profile, and the ticks of `filters.Course`."""
 
     rows: int
@@ -69,7 +69,7 @@ class Timing:
     step: int = 0
 
 
-def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Timing:
+def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> SeasonTiming:
     """Return how slots run through a season.
 
     times  when the slots begin; None: unknown
@@ -78,9 +78,9 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Timin
     if isinstance(season, int):
         if season < 2:
             raise BadInput(f"a season of {season} slots was given; allowed: 2 or more.")
-        return Timing(season, season, first % season, 1)
+        return SeasonTiming(season, season, first % season, 1)
     if season == "none":
-        return Timing(1)
+        return SeasonTiming(1)
     if times is None:
         raise BadInput(
             f"season '{season}' needs the time of each slot, which these data do not have; label the slots with "
@@ -93,11 +93,11 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Timin
             f"{duration_text(_LONGEST_SLOT[season])}."
         )
     rows = max(2, min(_MOST_ROWS[season], round(_LENGTHS[season] / times.length)))
-    return Timing(rows, _LENGTHS[season], (times.start - _BEGINNINGS[season]) % _LENGTHS[season], times.length)
+    return SeasonTiming(rows, _LENGTHS[season], (times.start - _BEGINNINGS[season]) % _LENGTHS[season], times.length)
 
 
 def possible_seasons(times: SlotTimes | None, slots: int) -> list[SeasonKind]:
-    """Return the seasons of which so many slots show at least two, "none" first."""
+    """Return the seasons that fit at least twice into this number of slots, "none" first."""
     seasons: list[SeasonKind] = ["none"]
     if times is not None:
         for season, length in _LENGTHS.items():
@@ -107,7 +107,7 @@ def possible_seasons(times: SlotTimes | None, slots: int) -> list[SeasonKind]:
 
 
 def seasons_seen(season: SeasonKind, slot: int | None, slots: int) -> float | None:
-    """Return how many seasons so many slots of a length show; None for a constant level."""
+    """Return how many seasons this number of slots covers; None for a constant level."""
     if isinstance(season, int):
         return slots / season
     return None if season == "none" or slot is None else slots * slot / _LENGTHS[season]

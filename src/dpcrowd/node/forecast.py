@@ -6,7 +6,7 @@ beforehand. The scheme itself runs over three windows (or one horizon) for one s
 the network's population and process variance, and every draw comes from a fixed seed.
 
 To keep it well below a second, at most 16 regions are looked at and the number of slots is limited: more regions would
-ask for more samples, not fewer, so what is told is rather too mild than too strict.
+ask for more samples, not fewer, so the forecast is rather too mild than too strict.
 """
 
 from __future__ import annotations

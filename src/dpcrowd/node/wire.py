@@ -400,7 +400,7 @@ def decode(
 def _check_body(body: Body, who: str, relays: bool) -> None:
     """Refuse a version that is not understood, and numbers that no server has."""
     if not VERSION - 1 <= body.version <= VERSION + 1:
-        text = f"{who} speaks version {body.version}; this node speaks {VERSION} and its neighbours."
+        text = f"{who} speaks version {body.version}; this node understands versions {VERSION - 1} to {VERSION + 1}."
         raise MessageRefused("version", text)
     if relays != bool(body.version > FORMAT_1):
         text = f"{who} speaks format {body.version}; this network has format {VERSION if relays else FORMAT_1}."

@@ -82,7 +82,7 @@ class Setting:
     learn      whether filters learn from what is released how well the model fits (`filters.learning`)
     turnover   the part of a server's users who are replaced per slot; below 1, relay treats deviations from a share as
                persistent (`filters.persistence`), and other filters release wider intervals (`filters.staying`)
-    share_width  by which part the public shares may be wrong; above 0, relay learns them (`filters.share_learning`)
+    share_width  typical relative error of public shares; above 0, relay learns them (`filters.share_learning`)
     engine     "numba" takes compiled loops, for the simulator; both give the same bits, so it is neither compared nor
                saved
     grouper, pid_loop   deprecated and ignored; give `engine` instead

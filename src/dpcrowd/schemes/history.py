@@ -2,7 +2,7 @@
 
 The posterior of a slot changes while records of the slot may still arrive, for L slots. A server on its own keeps the
 last L slots and smooths these (`Server.smoothed`). A simulation collects the posteriors of all slots as they become
-final (`History`), if the user asks for it, and smooths them once at the end.
+final (`PosteriorHistory`), if the user asks for it, and smooths them once at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.relay_filter import OFF
 from dpcrowd.schemes.relay_state import RelayState
 
-__all__ = ["History", "Posteriors", "recent_posteriors"]
+__all__ = ["PosteriorHistory", "Posteriors", "recent_posteriors"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def recent_posteriors(
     return Posteriors(slots, state.mean[place], state.mean_var[place], state.known[place], doubt, steps)
 
 
-class History:
+class PosteriorHistory:
     """The final posteriors of all slots of a simulation."""
 
     def __init__(self, scheme: Relay, state: RelayState) -> None:

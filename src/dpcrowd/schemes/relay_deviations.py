@@ -54,7 +54,7 @@ def fuse_deviations(
 
 
 def _joined(state: RelayState, slot: int, active: Bools, engine: Engine) -> Bools:
-    """Return which regions a record that a receiver has of this slot joins with others, (N, d)."""
+    """Return which regions are in a group with others in any record of this slot that a receiver has, (N, d)."""
     table, holdings = state.table(slot), state.holdings(slot, engine, active)
     assert table.groups is not None
     receivers, origins = held_pairs(holdings.indptr, holdings.indices, table)

@@ -19,9 +19,9 @@ from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.records import RecordTable, held_pairs
 from dpcrowd.filters.share_learning import (
+    CrowdStep,
     ShareFilter,
     SlotRecords,
-    Step,
     former_filter,
     learn_slot,
     learned_crowd,
@@ -289,7 +289,7 @@ def _step(
     after: tuple[Floats, Floats],
     slots: tuple[int, int],
     doubt: float = 1.0,
-) -> Step:
+) -> CrowdStep:
     """Return how the crowd of a receiver moves, by the means and variances (N, d) that it has before and after it.
 
     slots  before and after it
@@ -304,7 +304,7 @@ def _step(
     mean, var, expected, expected_var = (part[receiver] for part in (*before, *after))
     known = np.isfinite(var) & np.isfinite(expected_var)
     usual = np.where(known, expected_var, 0.0) / doubt
-    return Step(
+    return CrowdStep(
         transition=transition,
         added=np.maximum(usual - np.square(transition) * np.where(known, var, 0.0), 0.0),
         jump=(doubt - 1.0) * usual,

@@ -52,7 +52,7 @@ class SimulationConfig:
     learn     whether the filters learn from releases how well their model fits
     turnover  the part of the pinned users who are replaced per slot; 1: everybody chooses a server anew in every slot
     composition  how much the shares of a partition differ by region; None: not at all
-    share_width  by which part public shares may be wrong, so that relay learns them; 0: it takes them as they are
+    share_width  typical relative error of public shares; above 0, relay learns them; 0: it takes them as they are
     """
 
     data: DataSet

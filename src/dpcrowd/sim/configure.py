@@ -146,7 +146,7 @@ def configure(
                       choose a server anew in every slot, which is a turnover of 1
     composition       makes the shares of a partition differ by region: 5 moderately, 0.5 strongly; default: not at
                       all. The filters know the public share of each server only
-    share_width       of relay: by which part the public shares of a partition may be wrong, such as 0.1; it then learns
+    share_width       of relay: typical relative error of the public shares of a partition, such as 0.1; it then learns
                       the shares of every region from records. Default: 0, public shares are taken as they are
 
     With a network.toml as `graph`, its turnover, groups and share_width are the defaults, where they can be used, and
@@ -184,7 +184,7 @@ def configure(
         shares = "uniform" if known is None else known
         if known is not None:
             data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
-    known_shares = str(shares) if isinstance(shares, str) else _given(shares, network.servers, data)
+    known_shares = str(shares) if isinstance(shares, str) else _explicit_shares(shares, network.servers, data)
     one_server = isinstance(data, CheckIns) or (
         known_shares == "partition" if isinstance(known_shares, str) else is_partition(known_shares)
     )
@@ -355,7 +355,7 @@ def _shares_of_file(
     return file.shares(names, data.regions, selected=selected), servers
 
 
-def _given(shares: Any, servers: int, data: DataSet) -> Shares:
+def _explicit_shares(shares: Any, servers: int, data: DataSet) -> Shares:
     """Return explicit shares, checked."""
     if np.shape(shares) == (servers, len(data.regions)) == (data.slots, servers):
         raise BadInput(

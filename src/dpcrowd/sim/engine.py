@@ -22,7 +22,7 @@ from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.privacy import Guarantee, SeededNoise
 from dpcrowd.schemes.base import Setting, run_slot
 from dpcrowd.schemes.dpcrowd import DPCrowd
-from dpcrowd.schemes.history import History
+from dpcrowd.schemes.history import PosteriorHistory
 from dpcrowd.schemes.registry import staggered_interval
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
@@ -141,9 +141,9 @@ class _SchemeRun:
         )
         self.state: Any = entrant.scheme.start(setting)
         self.recorder = Recorder(config, entrant, runs, world.truth)
-        self.history: History | None = None
+        self.history: PosteriorHistory | None = None
         if config.smoothed and isinstance(entrant.scheme, Relay):
-            self.history = History(entrant.scheme, self.state)
+            self.history = PosteriorHistory(entrant.scheme, self.state)
 
 
 def _phases(entrant: Entrant, interval: int | None, networks: Networks) -> Ints | None:

@@ -99,7 +99,7 @@ def fit_releases(
     fitted = fit_series(value, noise, times, checked_season(season), first)
     q, a = fitted.estimate.variance, fitted.estimate.transition
     level = fitted.estimate.profile.level if fitted.estimate.kind == "proportional" else 1.0
-    found = make_model(
+    model = make_model(
         fitted,
         regions,
         times,
@@ -112,8 +112,8 @@ def fit_releases(
         notes=(*releases.notes, *notes),
     )
     if out is not None:
-        write_model(found, out)
-    return found
+        write_model(model, out)
+    return model
 
 
 def _process(

@@ -17,7 +17,7 @@ from dpcrowd.network.costs import last_arrival, message_bytes, packets, relayed_
 from dpcrowd.network.spread import Traffic
 from dpcrowd.privacy import Paid, worst_paid
 from dpcrowd.schemes.base import Release
-from dpcrowd.schemes.history import History
+from dpcrowd.schemes.history import PosteriorHistory
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.exhaustion import exhausted_slots
 from dpcrowd.sim.metrics import (
@@ -180,7 +180,9 @@ class Recorder:
         if self._config.keep_estimates:
             self._blocks.append((estimates.copy(), variances.copy()))
 
-    def finish(self, static: SlotLinks | None, shared_seconds: float, history: History | None = None) -> RunRecords:
+    def finish(
+        self, static: SlotLinks | None, shared_seconds: float, history: PosteriorHistory | None = None
+    ) -> RunRecords:
         """Return all metrics of the batch; `shared_seconds` is the time for drawing networks and noise."""
         start = self._config.burn_in
         slots = len(self._sampled)
@@ -254,7 +256,7 @@ class Recorder:
             return None
         return exhausted_slots(self._charges, guarantee.total, guarantee.length).reshape(len(self._runs), -1)
 
-    def _smoothed(self, history: History) -> Smoothed:
+    def _smoothed(self, history: PosteriorHistory) -> Smoothed:
         estimates, variances = (values.reshape(-1, *self._shape) for values in history.smoothed())
         return smoothed_records(estimates, variances, self._truth, self._config.burn_in)
 

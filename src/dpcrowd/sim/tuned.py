@@ -122,7 +122,7 @@ class Tuned:
         self.check_fits(data)
         tuning = replace(data.tuning, **self.tuning)
         model = self.model if data.model.course is None else None
-        given = tuple(
+        tuned = tuple(
             replace(one, model=model, tuning=tuning) if one.scheme.name == self.scheme else one for one in entrants
         )
         others = [one.label for one in entrants if one.scheme.name != self.scheme]
@@ -134,7 +134,7 @@ class Tuned:
         if others:
             ignore = "ignores" if len(others) == 1 else "ignore"
             notes.append(f"{', '.join(others)} {ignore} {self.file}: it was tuned for {self.scheme} only.")
-        return replace(data, notes=tuple(notes)), given
+        return replace(data, notes=tuple(notes)), tuned
 
     def other_model_notes(self, fitted: Model | None) -> list[str]:
         """Return a note if the filters knew another process model, or none, when these parameters were searched."""

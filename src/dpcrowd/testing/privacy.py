@@ -218,7 +218,7 @@ def _compare_reads(base: list[Read], batch: list[Read], runs: int) -> tuple[Bool
 
 
 def _place(read: Read, runs: int) -> tuple[int, ...]:
-    """Return slot and number of a read, and of each of so many runs the servers and the columns."""
+    """Return slot and number of a read, and the number of servers and columns per run."""
     servers, columns = read.where.shape
     return read.slot, read.number, servers // runs, columns
 

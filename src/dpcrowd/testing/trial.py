@@ -20,7 +20,7 @@ from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.snapshot import fingerprint, pack
 from dpcrowd.testing.world import Bits, BlindNoise, Read, World, bits, charges_of, hearings, play, same
 
-__all__ = ["ContractBroken", "Record", "SecondRun", "Trial", "cost_of", "ledger_of", "overwritten"]
+__all__ = ["ContractBroken", "SecondRun", "Trial", "TrialRecord", "cost_of", "ledger_of", "overwritten"]
 
 
 ABSURD = -(10**15)
@@ -32,7 +32,7 @@ class ContractBroken(AssertionError):
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class TrialRecord:
     """Everything that a run released, and how it used its noise.
 
     reads     every call of the noise, in order
@@ -155,16 +155,16 @@ class Trial:
         return guarantee.length if guarantee.kind == "window" else None
 
     @cached_property
-    def blind(self) -> Record:
+    def blind(self) -> TrialRecord:
         """The run on the standard counts, under noise that ignores them."""
         return self.record(self.world.counts)
 
     @cached_property
-    def blind_to_others(self) -> Record:
+    def blind_to_others(self) -> TrialRecord:
         """The run on entirely different counts, under the same noise."""
         return self.record(np.random.default_rng(1).integers(0, 5000, self.world.counts.shape))
 
-    def record(self, counts: Ints) -> Record:
+    def record(self, counts: Ints) -> TrialRecord:
         """Run all slots on these counts under blind noise, and record every step."""
         noise = BlindNoise(self.world.noise())
         state = self.scheme.start(self.setting)
@@ -191,7 +191,7 @@ class Trial:
                 values |= _bits_of(_packed(state))
             released.append(values)
             charged.append(release.charge.copy())
-        return Record(noise.reads, unpaid[0] if unpaid else None, released, charged)
+        return TrialRecord(noise.reads, unpaid[0] if unpaid else None, released, charged)
 
 
 class _PaidFirst:

@@ -10,9 +10,9 @@ import pytest
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import share_learning
 from dpcrowd.filters.share_learning import (
+    CrowdStep,
     ShareFilter,
     SlotRecords,
-    Step,
     former_filter,
     learn_slot,
     learned_crowd,
@@ -44,8 +44,8 @@ def some_step(
     stays: float = 0.9,
     growth: float = 1.0,
     jump: float = 0.0,
-) -> Step:
-    return Step(
+) -> CrowdStep:
+    return CrowdStep(
         transition=np.array([0.95, 0.9]),
         added=np.array([400.0, 90.0]),
         jump=np.full(REGIONS, jump),
@@ -226,7 +226,7 @@ def run(public: Floats, true: Floats, crowd: Floats, heard: Bools, slots: int, s
     """Errors of the crowd over its deviations, and errors of the shares, of a filter that has no other prior."""
     rng, known, believed = np.random.default_rng(seed), start_filter(public, WIDTH), public
     regions = len(crowd)
-    step = Step(
+    step = CrowdStep(
         transition=np.ones(regions),
         added=np.full(regions, 100.0),
         jump=np.zeros(regions),

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.recording.recorder import Recorder
+from dpcrowd.node.recording.recorder import NodeRecorder
 from examples_support import examples
 from node_support_noninterference import RELAY, compare, differences, make_files, observe
 from node_support_stories import Body, Counts, Event, Freeze, Jump, Restart, Row, Send, Story, X, stories
@@ -307,14 +307,14 @@ def throw_a_body_of_three_away(patch: Patch) -> None:
 
 
 def record_counts(patch: Patch) -> None:
-    fields = Recorder._fields
+    fields = NodeRecorder._fields
 
-    def leaky(self: Recorder, stimulus: on.Stimulus) -> object:
+    def leaky(self: NodeRecorder, stimulus: on.Stimulus) -> object:
         if isinstance(stimulus, on.SlotSealed) and stimulus.counts is not None:
             return {"at_ns": stimulus.at_ns, "slot": stimulus.slot, "counts": stimulus.counts.tolist()}
         return fields(self, stimulus)
 
-    patch.setattr(Recorder, "_fields", leaky)
+    patch.setattr(NodeRecorder, "_fields", leaky)
 
 
 ALONE, OTHERS = STORIES["x comes alone"], STORIES["x comes with others"]

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from dpcrowd.cli.data import data
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.sim.data import load
-from dpcrowd.sim.data.cdc import Series
+from dpcrowd.sim.data.cdc import WeeklyCounts
 from dpcrowd.sim.data.seeds import Purpose, generator
 from project_support import ROOT
 
@@ -119,7 +119,7 @@ def test_refusals() -> None:
 
 def test_download_into_the_cache_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without this, a downloaded set would not be found by `load`."""
-    series = Series(("2002-10-05", "2002-10-12"), ("count",), np.array([[5], [7]]))
+    series = WeeklyCounts(("2002-10-05", "2002-10-12"), ("count",), np.array([[5], [7]]))
     monkeypatch.setattr("dpcrowd.sim.data.download.fetch", lambda name: series)
     result = run("flu")
     assert result.exit_code == 0, result.output

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dpcrowd.cli.main import main
 from dpcrowd.cli.watch_board import WatchBoard, as_json_line, sparkline
-from dpcrowd.cli.watch_nodes import NodeState, Release
+from dpcrowd.cli.watch_nodes import NodeState, SlotEstimates
 from dpcrowd.client.views import Budget, Neighbour, Network, NetworkServer, Ready
 
 NOW = datetime(2026, 11, 16, 7, 0, 0, tzinfo=UTC)
@@ -22,7 +22,8 @@ NOW = datetime(2026, 11, 16, 7, 0, 0, tzinfo=UTC)
 def state_of(name: str, regions: int = 7, slots: int = 60, scale: float = 1500.0, **changes: object) -> NodeState:
     names = tuple(f"region-{number}" for number in range(regions))
     releases = tuple(
-        Release(slot, names, scale + 10.0 * slot + np.arange(regions), np.full(regions, 80.0)) for slot in range(slots)
+        SlotEstimates(slot, names, scale + 10.0 * slot + np.arange(regions), np.full(regions, 80.0))
+        for slot in range(slots)
     )
     network = Network(
         network="demo",
@@ -212,7 +213,7 @@ def test_names_cannot_control_the_terminal() -> None:
 
 def test_unknown_estimates_are_dashes() -> None:
     """NaN in a table looks like a fault."""
-    release = Release(3, ("x", "y"), np.array([math.nan, 5.0]), np.array([math.nan, 1.0]))
+    release = SlotEstimates(3, ("x", "y"), np.array([math.nan, 5.0]), np.array([math.nan, 1.0]))
     text = "\n".join(lines_of([state_of("a", releases=(release,))]))
     assert "nan" not in text
     assert "5 ±1" in text

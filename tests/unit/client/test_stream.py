@@ -11,7 +11,7 @@ import dpcrowd
 from client_support import SECONDS, serving
 from dpcrowd.client.errors import NodeFailed, NodeUnreachable, NotAllowed
 from dpcrowd.client.steps import Reply, Silence
-from dpcrowd.client.stream import Events, Watch
+from dpcrowd.client.stream import StreamState, Watch
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.stream import _event
 from node_support_api import READ, FakeService, estimates_of
@@ -29,7 +29,7 @@ BYTES = (
 @pytest.mark.parametrize("size", [1, 2, 7, 100, 10_000])
 def test_events_however_they_are_cut(size: int) -> None:
     """Chunks of a network end anywhere, also inside a character."""
-    events = Events(None)
+    events = StreamState(None)
     found = [one for at in range(0, len(BYTES), size) for one in events.feed(BYTES[at : at + size])]
     assert [(int(one.slot[0]), one.lost, len(one)) for one in found] == [(3, 0, 3), (6, 2, 3), (7, 0, 3)]
     assert events.headers["last-event-id"] == "7"
@@ -52,7 +52,7 @@ def test_half_an_event_of_a_broken_connection_is_forgotten() -> None:
 def test_what_is_not_a_stream_of_a_node(data: bytes) -> None:
     """Said in one line."""
     with pytest.raises(NodeFailed):
-        list(Events(None).feed(data + b"\n\n"))
+        list(StreamState(None).feed(data + b"\n\n"))
 
 
 def test_when_to_give_up() -> None:

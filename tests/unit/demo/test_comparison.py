@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from dpcrowd.demo.comparison import Comparison
+from dpcrowd.demo.comparison import DemoComparison
 from dpcrowd.demo.crowd import SyntheticCrowd, pin_to_servers
 from dpcrowd.demo.files import DemoNetwork, make_network
 from dpcrowd.demo.page import PageThread, make_page_app
@@ -20,11 +20,11 @@ from dpcrowd.node.slots import SECOND
 PEOPLE, SLOTS = 4_000, 40
 
 
-def make(folder: Path) -> tuple[Comparison, DemoNetwork, SyntheticCrowd]:
+def make(folder: Path) -> tuple[DemoComparison, DemoNetwork, SyntheticCrowd]:
     crowd = SyntheticCrowd(PEOPLE, np.random.default_rng(0), np.random.default_rng(1))
     network = make_network(folder, crowd, 4, SECOND, datetime.now(UTC))
     server_of = pin_to_servers(PEOPLE, 4, np.random.default_rng(2))
-    return Comparison(folder / "network.toml", crowd.note, crowd.regions, server_of), network, crowd
+    return DemoComparison(folder / "network.toml", crowd.note, crowd.regions, server_of), network, crowd
 
 
 def test_truth_and_two_simpler_ways(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from dpcrowd.cli.main import main
 from dpcrowd.demo.crowd import CrowdModel, Present, SyntheticCrowd
 from dpcrowd.demo.files import DemoNode, free_ports, make_network, slot_length
 from dpcrowd.demo.node_client import ApiFailed, NodeClient, Total, total_of
-from dpcrowd.demo.processes import NodeFailed, Processes
+from dpcrowd.demo.processes import NodeProcessFailed, Processes
 from dpcrowd.demo.run import Demo, Feeder, ServerRow, SlotRow, checkins_of
 from dpcrowd.demo.show import Board, Score, as_json, as_text
 from dpcrowd.errors import BadInput
@@ -187,7 +187,10 @@ def until_failed(processes: Processes) -> None:
 def test_a_node_that_dies_is_reported_with_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its log nobody would know why."""
     code = "print('the disk is full', flush=True); raise SystemExit(3)"
-    with node_of(tmp_path, code, monkeypatch) as processes, pytest.raises(NodeFailed, match="server-1") as failed:
+    with (
+        node_of(tmp_path, code, monkeypatch) as processes,
+        pytest.raises(NodeProcessFailed, match="server-1") as failed,
+    ):
         until_failed(processes)
     assert failed.value.log == ("the disk is full",)
     assert "exit code 3" in str(failed.value)

@@ -8,7 +8,7 @@ import pytest
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import Course
-from dpcrowd.models.season import SlotTimes, Timing, duration_text, possible_seasons, seasons_seen, timing
+from dpcrowd.models.season import SeasonTiming, SlotTimes, duration_text, possible_seasons, seasons_seen, timing
 
 SECOND = 1_000_000
 
@@ -18,7 +18,7 @@ def times(text: str, seconds: int) -> SlotTimes:
     return SlotTimes(round(moment.timestamp()) * SECOND, seconds * SECOND)
 
 
-def row(place: Timing, slot: int) -> int:
+def row(place: SeasonTiming, slot: int) -> int:
     import numpy as np
 
     return Course(np.zeros((place.rows, 1)), np.ones((place.rows, 1)), place.season, place.offset, place.step).row(slot)

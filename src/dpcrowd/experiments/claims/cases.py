@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from dpcrowd.experiments.claims import findings
 from dpcrowd.experiments.claims.claim import Outcome, Part, Verdict, combine
-from dpcrowd.experiments.claims.findings import Finding, Points
+from dpcrowd.experiments.claims.findings import ClaimFinding, Points
 from dpcrowd.experiments.figures import Values
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 
@@ -23,7 +23,7 @@ class Case:
 
     name: str
     intervals: int
-    ask: Callable[[int], Finding]
+    ask: Callable[[int], ClaimFinding]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ Reason = Callable[[Failures], str]
 def with_note(case: Case, note: str) -> Case:
     """Return the same case with a note after its numbers."""
 
-    def ask(tests: int) -> Finding:
+    def ask(tests: int) -> ClaimFinding:
         finding = case.ask(tests)
         return replace(finding, numbers=f"{finding.numbers} {note}".strip())
 
@@ -93,10 +93,10 @@ def curve_within(name: str, points: Points, limits: Sequence[float], what: str) 
     )
 
 
-def _all_points(name: str, points: Points, answers: list[Finding], outcome_text: str) -> Case:
+def _all_points(name: str, points: Points, answers: list[ClaimFinding], outcome_text: str) -> Case:
     """Return the case that all answers hold; the worst one, or else the largest value, gives its numbers."""
 
-    def ask(_: int) -> Finding:
+    def ask(_: int) -> ClaimFinding:
         sizes = [float(abs(values.runs).max()) if values.runs.size else 0.0 for values in points]
         worst = max(range(len(points)), key=lambda i: (answers[i].outcome != "holds", sizes[i]))
         count = sum(finding.outcome == "holds" for finding in answers)
@@ -118,7 +118,7 @@ def _pairs(points: int) -> int:
     return points * (points - 1) // 2
 
 
-OF_ONE_CURVE: dict[str, tuple[Callable[[Points, int], Finding], Callable[[int], int]]] = {
+OF_ONE_CURVE: dict[str, tuple[Callable[[Points, int], ClaimFinding], Callable[[int], int]]] = {
     "falls": (findings.falls, _steps),
     "grows": (findings.grows, _steps),
     "level": (findings.flat, _pairs),
@@ -162,7 +162,7 @@ def decide_most(cases: Sequence[Case], reason: Reason | str = "") -> Verdict:
 def _why(
     outcome: Outcome,
     parts: Sequence[Part],
-    answers: Sequence[Finding],
+    answers: Sequence[ClaimFinding],
     tests: int,
     reason: Reason | str,
     undecided: str = "",
@@ -180,7 +180,7 @@ def _why(
     return " ".join(text for text in (undecided, *causes) if text)
 
 
-def _ask(cases: Sequence[Case]) -> tuple[list[Part], list[Finding], int]:
+def _ask(cases: Sequence[Case]) -> tuple[list[Part], list[ClaimFinding], int]:
     tests = max(1, sum(case.intervals for case in cases))
     answers = [case.ask(tests) for case in cases]
     pairs = zip(cases, answers, strict=True)

@@ -17,7 +17,7 @@ from dpcrowd.experiments.figures import LEDGERS
 from dpcrowd.experiments.points.plan import MULTI, SINGLE
 from dpcrowd.privacy import Accounting
 
-__all__ = ["CLAIMS", "REASON_TEXTS", "Claim", "Comparison", "Outcome", "Part", "Verdict", "combine"]
+__all__ = ["CLAIMS", "REASON_TEXTS", "Claim", "Outcome", "Part", "SweepComparison", "Verdict", "combine"]
 
 Outcome = Literal["holds", "does not hold", "undecided"]
 _OfTwo = Literal["below", "smaller", "predicted by", "as fast"]
@@ -65,7 +65,7 @@ def combine(parts: Sequence[Part], reason: str = "") -> Verdict:
     return Verdict(outcome, tuple(parts), "" if outcome == "holds" else reason)
 
 
-class Comparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SweepComparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One question that is asked of every sweep of the figure, for every scheme and every metric named.
 
     test     which test is made
@@ -107,7 +107,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     statement: str
-    cases: tuple[Comparison, ...]
+    cases: tuple[SweepComparison, ...]
     section: str = ""
     quote: str = ""
     rule: str = ""

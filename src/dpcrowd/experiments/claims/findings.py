@@ -24,7 +24,7 @@ __all__ = [
     "FAR",
     "FLAT",
     "MATCH",
-    "Finding",
+    "ClaimFinding",
     "Points",
     "agrees",
     "at_most",
@@ -49,7 +49,7 @@ Points = Sequence[Values]
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimFinding:
     """The outcome of one test, its numbers, and how certain it is.
 
     `cause` says why a test is undecided, where that is not the width of its interval.
@@ -61,9 +61,9 @@ class Finding:
     cause: str = ""
 
 
-def cannot_tell(numbers: str, confidence: str, cause: str = "There are too few runs for an interval.") -> Finding:
+def cannot_tell(numbers: str, confidence: str, cause: str = "There are too few runs for an interval.") -> ClaimFinding:
     """Return a finding that is undecided, but not because an interval is too wide."""
-    return Finding("undecided", numbers, confidence, cause)
+    return ClaimFinding("undecided", numbers, confidence, cause)
 
 
 def worst_of(outcomes: Sequence[Outcome]) -> Outcome:
@@ -76,25 +76,25 @@ def worst_of(outcomes: Sequence[Outcome]) -> Outcome:
 # ------------------------------------------------------------------------------------------- values at one setting
 
 
-def below(first: Values, second: Values, tests: int = 1, factor: float = 1.0) -> Finding:
+def below(first: Values, second: Values, tests: int = 1, factor: float = 1.0) -> ClaimFinding:
     """Whether `factor` times the first is below the second, paired by run."""
     confidence, broken = _check_runs((first, second), tests)
     if broken is not None:
         # A second that diverged to infinity is above whatever stays finite.
         if not first.diverged and np.isposinf(second.runs).any() and not np.isnan(second.runs).any():
-            return Finding("holds", broken.numbers, confidence)
+            return ClaimFinding("holds", broken.numbers, confidence)
         return broken if first.diverged else cannot_tell(broken.numbers, confidence, broken.numbers)
     gap = compare(first.runs, second.runs, tests, factor)
     if gap is None:
         return _too_few_pairs(first, second, confidence)
     if factor == 1.0 and gap.equal:
-        return Finding("does not hold", f"{_text(first)} and {_text(second)} are equal in every run.", confidence)
+        return ClaimFinding("does not hold", f"{_text(first)} and {_text(second)} are equal in every run.", confidence)
     bound = "" if factor == 1.0 else f"; required: below {number(1 / factor)} times"
     text = str(gap) if gap.by_ratio or factor == 1.0 else f"{number(factor)}·first − second: {gap}"
-    return Finding(_sign(gap), f"{_text(first)}, {_text(second)}; {text}{bound}.", confidence)
+    return ClaimFinding(_sign(gap), f"{_text(first)}, {_text(second)}; {text}{bound}.", confidence)
 
 
-def agrees(first: Values, second: Values, tests: int = 1, margin: float = MATCH) -> Finding:
+def agrees(first: Values, second: Values, tests: int = 1, margin: float = MATCH) -> ClaimFinding:
     """Whether two means are equal up to `margin`, by the interval of their ratio."""
     confidence, broken = _check_runs((first, second), tests)
     if broken is not None:
@@ -106,10 +106,10 @@ def agrees(first: Values, second: Values, tests: int = 1, margin: float = MATCH)
         f"{_text(first)}, {_text(second)}: ratio {number(interval.value)}, interval {interval}; "
         f"allowed: {1 - margin:g} to {1 + margin:g}."
     )
-    return Finding(_inside(interval, 1 - margin, 1 + margin), numbers, confidence)
+    return ClaimFinding(_inside(interval, 1 - margin, 1 + margin), numbers, confidence)
 
 
-def within(first: Values, second: Values, margin: float, unit: str, tests: int = 1) -> Finding:
+def within(first: Values, second: Values, margin: float, unit: str, tests: int = 1) -> ClaimFinding:
     """Whether two means differ by less than `margin`, by the interval of their difference."""
     confidence, broken = _check_runs((first, second), tests)
     if broken is not None:
@@ -120,21 +120,21 @@ def within(first: Values, second: Values, margin: float, unit: str, tests: int =
     numbers = (
         f"{_text(first)}, {_text(second)}: difference {number(gap.value)}, interval {gap}; allowed: ±{margin:g} {unit}."
     )
-    return Finding(_inside(gap, -margin, margin), numbers, confidence)
+    return ClaimFinding(_inside(gap, -margin, margin), numbers, confidence)
 
 
-def at_most(values: Values, limit: float, what: str) -> Finding:
+def at_most(values: Values, limit: float, what: str) -> ClaimFinding:
     """Whether no run is above a limit that holds for each: nothing is estimated, so nothing is uncertain."""
     return _largest(values, limit, what, values.runs <= limit)
 
 
-def negligible(values: Values) -> Finding:
+def negligible(values: Values) -> ClaimFinding:
     """Whether every run is zero up to rounding."""
     size = np.abs(values.runs)
     return _largest(replace(values, runs=size), NEGLIGIBLE, "rounding stays below", size < NEGLIGIBLE)
 
 
-def _largest(values: Values, limit: float, what: str, fine: Bools) -> Finding:
+def _largest(values: Values, limit: float, what: str, fine: Bools) -> ClaimFinding:
     confidence = f"largest of {values.runs.size} runs"
     _, broken = _check_runs((values,), 1)
     if broken is not None:
@@ -142,13 +142,13 @@ def _largest(values: Values, limit: float, what: str, fine: Bools) -> Finding:
     if values.runs.size == 0:
         return cannot_tell(f"{values.name} has no runs.", confidence, "There are no runs.")
     numbers = f"{_text(values)}, at most {number(float(values.runs.max()))} in a run; {what} {number(limit)}."
-    return Finding("holds" if fine.all() else "does not hold", numbers, confidence)
+    return ClaimFinding("holds" if fine.all() else "does not hold", numbers, confidence)
 
 
 # ---------------------------------------------------------------------------------------------------- points of a curve
 
 
-def below_everywhere(first: Points, second: Points, tests: int = 1, factor: float = 1.0) -> Finding:
+def below_everywhere(first: Points, second: Points, tests: int = 1, factor: float = 1.0) -> ClaimFinding:
     """Whether the first lies below the second at every x; one interval for each."""
     comparisons = [(a, b, below(a, b, tests, factor)) for a, b in zip(first, second, strict=True)]
     if not comparisons:
@@ -156,7 +156,7 @@ def below_everywhere(first: Points, second: Points, tests: int = 1, factor: floa
     outcomes = [finding.outcome for *_, finding in comparisons]
     order = ("does not hold", "undecided", "holds")
 
-    def favour(comparison: tuple[Values, Values, Finding]) -> tuple[int, float]:
+    def favour(comparison: tuple[Values, Values, ClaimFinding]) -> tuple[int, float]:
         a, b, finding = comparison
         return order.index(finding.outcome), -(a.mean / b.mean if b.mean else 0.0)
 
@@ -170,17 +170,17 @@ def below_everywhere(first: Points, second: Points, tests: int = 1, factor: floa
     return replace(worst, outcome=worst_of(outcomes), numbers=f"{count}{a.at}: {worst.numbers}")
 
 
-def falls(points: Points, tests: int = 1) -> Finding:
+def falls(points: Points, tests: int = 1) -> ClaimFinding:
     """Whether the last value is below the first and no step rises; one interval from end to end and one per step."""
     return _monotone(points, tests, falling=True)
 
 
-def grows(points: Points, tests: int = 1) -> Finding:
+def grows(points: Points, tests: int = 1) -> ClaimFinding:
     """Whether the last value is above the first and no step falls."""
     return _monotone(points, tests, falling=False)
 
 
-def _monotone(points: Points, tests: int, *, falling: bool) -> Finding:
+def _monotone(points: Points, tests: int, *, falling: bool) -> ClaimFinding:
     first, last = points[0], points[-1]
     confidence, broken = _check_runs(points, tests)
     if broken is not None:
@@ -195,7 +195,7 @@ def _monotone(points: Points, tests: int, *, falling: bool) -> Finding:
     if complete is None or not steps:
         return cannot_tell(f"{first.name}: too few points or runs for an interval.", confidence)
     if complete.equal:
-        return Finding(
+        return ClaimFinding(
             "does not hold", f"{first.name} is the same at {first.at} and {last.at} in every run.", confidence
         )
     # A significant step in the wrong direction is the worst; otherwise the smallest step in the right direction.
@@ -204,7 +204,7 @@ def _monotone(points: Points, tests: int, *, falling: bool) -> Finding:
     numbers = f"{_mean_at(first)} and {number(last.mean)} at {last.at} ({_describe_move(complete, falling)})"
     if len(steps) > 1:
         numbers += f"; the weakest step is from {a} to {b}: {_describe_move(worst, falling)}"
-    return Finding(outcome, f"{numbers}.", confidence)
+    return ClaimFinding(outcome, f"{numbers}.", confidence)
 
 
 def _describe_move(gap: Gap, falling: bool) -> str:
@@ -216,7 +216,7 @@ def _describe_move(gap: Gap, falling: bool) -> str:
     return f"run by run {number(value)} times, {bounds}" if gap.by_ratio else f"change {number(value)}, {bounds}"
 
 
-def u_shaped(points: Points, tests: int = 1) -> Finding:
+def u_shaped(points: Points, tests: int = 1) -> ClaimFinding:
     """Whether some inner value is below both ends; two intervals for each inner value."""
     first, inner, last = points[0], points[1:-1], points[-1]
     confidence, broken = _check_runs(points, tests)
@@ -236,12 +236,12 @@ def u_shaped(points: Points, tests: int = 1) -> Finding:
         f"{first.at} to {lowest.at}: {against[0]}; from {last.at} to {lowest.at}: {against[1]})."
     )
     if any(outcomes == ("holds", "holds") for _, outcomes in against_ends):
-        return Finding("holds", numbers, confidence)
+        return ClaimFinding("holds", numbers, confidence)
     no_valley = all("does not hold" in outcomes for _, outcomes in against_ends)
-    return Finding("does not hold" if no_valley else "undecided", numbers, confidence)
+    return ClaimFinding("does not hold" if no_valley else "undecided", numbers, confidence)
 
 
-def flat(points: Points, tests: int = 1, margin: float = FLAT) -> Finding:
+def flat(points: Points, tests: int = 1, margin: float = FLAT) -> ClaimFinding:
     """Whether no value of a curve is more than `margin` above another.
 
     All pairs are compared, n(n - 1)/2 intervals of ratios, so that no pair has to be selected.
@@ -264,12 +264,12 @@ def flat(points: Points, tests: int = 1, margin: float = FLAT) -> Finding:
     )
     # A pair whose runs say the opposite of its means counts in both directions.
     if any(i.low > 1 + margin or 0 < i.high < 1 / (1 + margin) for *_, i in ratios):
-        return Finding("does not hold", numbers, confidence)
+        return ClaimFinding("does not hold", numbers, confidence)
     level = all(i.high < 1 + margin and i.low > 1 / (1 + margin) for *_, i in ratios)
-    return Finding("holds" if level else "undecided", numbers, confidence)
+    return ClaimFinding("holds" if level else "undecided", numbers, confidence)
 
 
-def varies(points: Points, tests: int = 1, factor: float = FAR) -> Finding:
+def varies(points: Points, tests: int = 1, factor: float = FAR) -> ClaimFinding:
     """Whether some value of a curve is more than `factor` times another: the opposite of `flat`."""
     level = flat(points, tests, factor - 1)
     if any(values.diverged for values in points):
@@ -282,17 +282,17 @@ def varies(points: Points, tests: int = 1, factor: float = FAR) -> Finding:
 # ------------------------------------------------------------------------------------------------------------- helpers
 
 
-def _check_runs(values: Points, tests: int) -> tuple[str, Finding | None]:
+def _check_runs(values: Points, tests: int) -> tuple[str, ClaimFinding | None]:
     """Return the confidence of a test in words, and its finding if runs diverged."""
     runs = values[0].runs.size
     confidence = f"95% over {runs} paired runs"
     if tests > 1:
         confidence = f"95% for all {tests} intervals of the claim together (Bonferroni), {runs} paired runs"
     diverged = dict.fromkeys(f"{v.name} diverged in {v.diverged} of {v.runs.size} runs" for v in values if v.diverged)
-    return confidence, Finding("does not hold", f"{'; '.join(diverged)}.", confidence) if diverged else None
+    return confidence, ClaimFinding("does not hold", f"{'; '.join(diverged)}.", confidence) if diverged else None
 
 
-def _too_few_pairs(first: Values, second: Values, confidence: str) -> Finding:
+def _too_few_pairs(first: Values, second: Values, confidence: str) -> ClaimFinding:
     return cannot_tell(f"{_text(first)}, {_text(second)}: too few paired runs for an interval.", confidence)
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from dpcrowd.experiments.claims import cases
 from dpcrowd.experiments.claims.cases import Case, with_note
-from dpcrowd.experiments.claims.claim import Comparison, Outcome
+from dpcrowd.experiments.claims.claim import Outcome, SweepComparison
 from dpcrowd.experiments.claims.evidence import Evidence
-from dpcrowd.experiments.claims.findings import Finding, Points, cannot_tell
+from dpcrowd.experiments.claims.findings import ClaimFinding, Points, cannot_tell
 from dpcrowd.experiments.claims.intervals import number
 from dpcrowd.experiments.claims.reasons import convergence_note, payment_note
-from dpcrowd.experiments.claims.slot_cost import LIMIT_MS, SlotCost, Timing
+from dpcrowd.experiments.claims.slot_cost import LIMIT_MS, SlotCost, SlotTiming
 from dpcrowd.experiments.figures import Sweep
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES
 from dpcrowd.experiments.figures.rosters import name_of
@@ -46,7 +46,7 @@ def cases_of(evidence: Evidence) -> list[Case]:
     return [case for _, _, question in questions for case in question.cases()]
 
 
-def _places(evidence: Evidence, comparison: Comparison) -> list[tuple[Sweep, Sweep]]:
+def _places(evidence: Evidence, comparison: SweepComparison) -> list[tuple[Sweep, Sweep]]:
     """Return the pairs of sweeps to compare: two sweeps for one scheme in two places, otherwise each with itself."""
     sweeps = [sweep for sweep in evidence.sweeps if set(comparison.of) <= set(sweep.labels)]
     sets = dict.fromkeys(sweep.data for sweep in sweeps)
@@ -67,7 +67,7 @@ class _Question:
     """A comparison of one scheme, with one rival or none, in one metric, on one sweep or between two."""
 
     evidence: Evidence
-    comparison: Comparison
+    comparison: SweepComparison
     of: str
     than: str
     metric: str
@@ -193,7 +193,7 @@ def _batch_case(results: Results, point: Point, label: str, regions: int) -> Cas
         finding = cannot_tell("No server-slots were counted.", "", "No server-slots were counted.")
     else:
         cost = 1000.0 * record.seconds / record.server_slots
-        finding = Finding(
+        finding = ClaimFinding(
             "holds" if cost < LIMIT_MS else "does not hold",
             f"{number(cost)} ms per server-slot.",
             f"total time of {record.server_slots:,} server-slots",
@@ -201,7 +201,7 @@ def _batch_case(results: Results, point: Point, label: str, regions: int) -> Cas
     return Case(f"simulator, {name_of(label)}, {regions} region{'s' * (regions > 1)}", 0, lambda _: finding)
 
 
-def _live_case(timing: Timing, slot_cost: SlotCost) -> Case:
+def _live_case(timing: SlotTiming, slot_cost: SlotCost) -> Case:
     outcome: Outcome = "undecided"
     if timing.high < LIMIT_MS:
         outcome = "holds"
@@ -211,7 +211,7 @@ def _live_case(timing: Timing, slot_cost: SlotCost) -> Case:
     for other in slot_cost.timings:
         if other.secure and (other.scheme, other.regions) == (timing.scheme, timing.regions):
             text += f"; with the exact noise of real data {number(other.median)} ms (not judged)"
-    finding = Finding(outcome, f"{text}.", f"{timing.slots} slots on this machine ({slot_cost.machine})")
+    finding = ClaimFinding(outcome, f"{text}.", f"{timing.slots} slots on this machine ({slot_cost.machine})")
     plural = "s" * (timing.regions > 1)
     name = f"one live server, {name_of(timing.scheme)}, {timing.regions} region{plural}"
     return Case(name, 0, lambda _: finding)

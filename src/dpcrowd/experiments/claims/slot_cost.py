@@ -23,7 +23,7 @@ from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
 
-__all__ = ["LIMIT_MS", "NEIGHBOURS", "SlotCost", "Timing", "measure_slot_cost"]
+__all__ = ["LIMIT_MS", "NEIGHBOURS", "SlotCost", "SlotTiming", "measure_slot_cost"]
 
 LIMIT_MS = 0.1  # what a slot costs at most, according to the paper
 NEIGHBOURS = 5
@@ -34,7 +34,7 @@ _WINDOW = 100
 
 
 @dataclass(frozen=True)
-class Timing:
+class SlotTiming:
     """Milliseconds per slot of one server: the median and the quartiles of `slots` slots."""
 
     scheme: str
@@ -51,7 +51,7 @@ class SlotCost:
     """All timings, and the machine on which they were measured."""
 
     machine: str
-    timings: tuple[Timing, ...]
+    timings: tuple[SlotTiming, ...]
 
 
 def measure_slot_cost(slots: int = _SLOTS) -> SlotCost:
@@ -61,7 +61,7 @@ def measure_slot_cost(slots: int = _SLOTS) -> SlotCost:
     return SlotCost(_machine(), tuple(timings))
 
 
-def _timing(name: str, regions: int, secure: bool, slots: int) -> Timing:
+def _timing(name: str, regions: int, secure: bool, slots: int) -> SlotTiming:
     first, *others = (_server(name, regions, number, slots, secure) for number in range(NEIGHBOURS + 1))
     rng = np.random.default_rng(0)
     counts = rng.poisson(400.0, size=(slots + _WARM_UP, NEIGHBOURS + 1, regions))
@@ -77,7 +77,7 @@ def _timing(name: str, regions: int, secure: bool, slots: int) -> Timing:
         first.hear(messages)
         durations[slot] = 1000.0 * (time.perf_counter() - start)
     low, median, high = np.quantile(durations[_WARM_UP:], (0.25, 0.5, 0.75)).tolist()
-    return Timing(name, regions, secure, slots, low, median, high)
+    return SlotTiming(name, regions, secure, slots, low, median, high)
 
 
 def _server(name: str, regions: int, number: int, slots: int, secure: bool) -> Server:

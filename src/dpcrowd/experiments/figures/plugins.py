@@ -38,7 +38,7 @@ def _entries(names: Sequence[str]) -> list[SchemeEntry]:
     for name in names:
         scheme = scheme_class(name)
         if scheme.name not in labels:
-            entries[scheme.name] = SchemeEntry(scheme.name, name, whole=scheme.kinds == frozenset({"window"}))
+            entries[scheme.name] = SchemeEntry(scheme.name, name, stream_window=scheme.kinds == frozenset({"window"}))
     return list(entries.values())
 
 

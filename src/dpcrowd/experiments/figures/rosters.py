@@ -33,11 +33,14 @@ AT_ONCE = SchemeEntry("relay-at-once", "relay", hops_per_slot="all")
 
 # For a finite stream Uniform and Sample take the complete stream as their window: the promise of FAST and DPCrowd.
 _LIMITS = (
-    SchemeEntry("uniform", "uniform", whole=True),
-    SchemeEntry("sample", "sample", whole=True),
+    SchemeEntry("uniform", "uniform", stream_window=True),
+    SchemeEntry("sample", "sample", stream_window=True),
     SchemeEntry("central", "central"),
 )
-_FLOODED = (SchemeEntry("duniform", "duniform", whole=True), SchemeEntry("dsample", "dsample", whole=True))
+_FLOODED = (
+    SchemeEntry("duniform", "duniform", stream_window=True),
+    SchemeEntry("dsample", "dsample", stream_window=True),
+)
 _PAPER_REGIONS = ("rescuedp", "drescuedp", "dpcrowd-w", "dpcrowd-plus", "dpegasus", "dbd", "dba")
 _ADDED_REGIONS = ("uniform", "sample", "duniform", "dsample", "central")
 

@@ -66,7 +66,7 @@ def _rows(figure: Figure, plan: RunPlan, results: Results, point: Point) -> dict
 
 def _setting(plan: RunPlan, point: Point, entry: SchemeEntry) -> dict[str, Any]:
     """Return the settings of the point; integers that may be absent are floats, so that all files have one type."""
-    window = plan.data[point.data].slots if entry.whole else point.window
+    window = plan.data[point.data].slots if entry.stream_window else point.window
     return {
         "epsilon": float(point.epsilon),
         "density": float(point.density),

@@ -43,14 +43,14 @@ class SchemeEntry:
     label          its name in figures and tables
     scheme         its name, or `package:Class`
     interval       sample every `interval` slots instead of adaptively
-    whole          give a window scheme the complete stream as its window, so that it promises what a finite one does
+    stream_window  give a window scheme the complete stream as its window, so that it promises what a finite one does
     hops_per_slot  of relay: how many hops a record travels in one slot, or "all"; None: the scheme's default, one
     """
 
     label: str
     scheme: str
     interval: int | None = None
-    whole: bool = False
+    stream_window: bool = False
     hops_per_slot: int | Literal["all"] | None = None
 
 
@@ -121,7 +121,7 @@ class Point:
                 servers=servers,
                 density=self.density,
                 epsilon=self.epsilon,
-                window=data.slots if entry.whole else self.window,
+                window=data.slots if entry.stream_window else self.window,
                 runs=runs if self.most_runs is None else min(runs, self.most_runs),
                 seed=seed,
                 accounting=self.accounting,
@@ -156,6 +156,8 @@ class Point:
         for part, name in ((settings, "dynamic"), *((entry, "hops_per_slot") for entry in settings["entries"])):
             if part[name] is None:
                 del part[name]
+        for entry in settings["entries"]:
+            entry["whole"] = entry.pop("stream_window")  # its name in the keys of stored results
         return settings
 
     def _plugin_facts(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dpcrowd.experiments.figures.figure import DATA_NAMES, Figure
 from dpcrowd.experiments.figures.rosters import name_of
 from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.run import Results
-from dpcrowd.experiments.report.parameters import Table
+from dpcrowd.experiments.report.parameters import PageTable
 
 __all__ = ["CoverageRow", "coverage_rows", "coverage_table"]
 
@@ -52,7 +52,7 @@ def coverage_rows(figures: Iterable[Figure], plan: RunPlan, results: Results) ->
     return rows
 
 
-def coverage_table(rows: Sequence[CoverageRow]) -> Table:
+def coverage_table(rows: Sequence[CoverageRow]) -> PageTable:
     """Return the table of the page."""
     cells = [
         [
@@ -65,7 +65,7 @@ def coverage_table(rows: Sequence[CoverageRow]) -> Table:
         for row in rows
     ]
     caption = "Error and coverage of the 95% intervals of every scheme"
-    return Table(caption, ["Data, budget and scheme", "Figure", "ARE", "Coverage of 95% intervals"], cells)
+    return PageTable(caption, ["Data, budget and scheme", "Figure", "ARE", "Coverage of 95% intervals"], cells)
 
 
 def _mean(values: PerRun) -> float | None:

@@ -10,7 +10,7 @@ from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import DataSet
 
-__all__ = ["Table", "UsedValue", "parameter_table", "shares_label", "shares_note", "sweep_table"]
+__all__ = ["PageTable", "UsedValue", "parameter_table", "shares_label", "shares_note", "sweep_table"]
 
 _ABSENT = "not given"
 _SHARES = "The {label}, from U(0, 1)): a user counts at many servers, as in the paper; figure 8 is for a partition."
@@ -71,7 +71,7 @@ class UsedValue:
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table of the page; the first cell of a row is its name."""
 
     caption: str
@@ -90,7 +90,7 @@ def shares_label(servers: int) -> str:
     return f"shares sum to about {ours:.0f} (U({_LEAST_SHARE:g}, 1), {servers} servers; the paper's sum to {paper:.0f})"
 
 
-def parameter_table(plan: RunPlan) -> Table:
+def parameter_table(plan: RunPlan) -> PageTable:
     """Return the parameters; where the value in use differs from the paper's, the table has both."""
     present = [name for name in _COLUMNS if name in plan.data]
     rows: list[list[str | UsedValue]] = []
@@ -98,10 +98,10 @@ def parameter_table(plan: RunPlan) -> Table:
         stated = dict(zip(_COLUMNS, paper, strict=True))
         rows.append([symbol, description, *(UsedValue(used(plan, plan.data[name]), stated[name]) for name in present)])
     caption = "Parameters in use; in brackets the value of the paper's table, where it differs"
-    return Table(caption, ["Symbol", "What it is", *(DATA_NAMES[name] for name in present)], rows)
+    return PageTable(caption, ["Symbol", "What it is", *(DATA_NAMES[name] for name in present)], rows)
 
 
-def sweep_table(plan: RunPlan) -> Table:
+def sweep_table(plan: RunPlan) -> PageTable:
     """Return the values of each setting that is swept, and its value while another one is swept."""
     rows = [
         ["density ρ", _plain(plan.densities), f"{plan.default_density:g}"],
@@ -115,7 +115,7 @@ def sweep_table(plan: RunPlan) -> Table:
     caption = (
         "Values that are swept, and the value of a setting while another is swept; the paper does not print its own"
     )
-    return Table(caption, ["Setting", "Swept over", "Else"], rows)
+    return PageTable(caption, ["Setting", "Swept over", "Else"], rows)
 
 
 def _plain(values: Iterable[float]) -> str:

@@ -11,14 +11,14 @@ from dpcrowd.experiments.figures.figure import DATA_NAMES
 from dpcrowd.experiments.figures.rosters import name_of
 from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.relay_table import Cell, Ratio, RelayTable, Row
-from dpcrowd.experiments.report.parameters import Table
+from dpcrowd.experiments.report.parameters import PageTable
 
 __all__ = ["cost_table", "error_table", "relay_as_json"]
 
 VERSION = 1  # of relay.json: raised when a key changes its meaning or goes away
 
 
-def error_table(table: RelayTable) -> Table:
+def error_table(table: RelayTable) -> PageTable:
     """Return the ratios of errors, one row per cell."""
     rows = []
     for cell in table:
@@ -35,10 +35,10 @@ def error_table(table: RelayTable) -> Table:
         )
     head = ["Cell", "n (K=1; K=3)", "relay, K=1 / DPCrowd", "relay, K=3 / DPCrowd", "K=3 / everything at once", "Runs"]
     caption = "Error of relay over that of DPCrowd: geometric mean of the ratios of each run, with its 95% interval"
-    return Table(caption, head, rows)
+    return PageTable(caption, head, rows)
 
 
-def cost_table(table: RelayTable) -> Table:
+def cost_table(table: RelayTable) -> PageTable:
     """Return intervals and communication, one row per cell and scheme."""
     rows = [
         [
@@ -53,7 +53,7 @@ def cost_table(table: RelayTable) -> Table:
         for row in cell.rows
     ]
     head = ["Cell and scheme", "ARE", "Coverage of 95% intervals", "NEES", "Packets per slot", "Bytes per slot"]
-    return Table("What the intervals cover, and what is sent", head, rows)
+    return PageTable("What the intervals cover, and what is sent", head, rows)
 
 
 def relay_as_json(plan: RunPlan, table: RelayTable) -> dict[str, Any]:

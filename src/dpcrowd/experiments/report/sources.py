@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 from dpcrowd.experiments.points.plan import RunPlan
-from dpcrowd.experiments.report.parameters import Table
+from dpcrowd.experiments.report.parameters import PageTable
 from dpcrowd.models.model import Model
 from dpcrowd.sim.data import PAPER_SETS, DataSet
 from dpcrowd.sim.data.catalog import CATALOG
@@ -32,7 +32,7 @@ class MissingData:
     text: str
 
 
-def data_table(plan: RunPlan) -> Table:
+def data_table(plan: RunPlan) -> PageTable:
     """Return the sources and licences of the paper's sets."""
     rows = [
         [
@@ -46,7 +46,7 @@ def data_table(plan: RunPlan) -> Table:
         for entry in CATALOG
         if entry.name in PAPER_SETS
     ]
-    return Table("Data sets", ["Data set", "Slots × regions", "What it is", "Source", "Licence", "Here"], rows)
+    return PageTable("Data sets", ["Data set", "Slots × regions", "What it is", "Source", "Licence", "Here"], rows)
 
 
 def data_notes(plan: RunPlan) -> dict[str, list[str]]:

@@ -43,8 +43,8 @@ __all__ = [
     "AXES",
     "MIN_COVERAGE",
     "OBJECTIVES",
-    "Scores",
     "TunedParameters",
+    "TuningScores",
     "evaluate",
     "evolve",
     "population",
@@ -71,7 +71,7 @@ _WORTH_A_WORKER = 5_000_000  # values x slots x evaluations below which starting
 
 
 @dataclass(frozen=True)
-class Scores:
+class TuningScores:
     """Means over the tuning runs.
 
     crps               in parts of a region's mean count
@@ -100,7 +100,7 @@ class TunedParameters:
 
     model: ProcessModel
     tuning: dict[str, float]
-    scores: Scores
+    scores: TuningScores
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ class _Objective:
         model, tuning = self.parameters(point)
         return self.score(evaluate(with_parameters(self.config, model, tuning)))
 
-    def score(self, scores: Scores) -> float:
+    def score(self, scores: TuningScores) -> float:
         """Return what is minimised."""
         if scores.coverage < self.min_coverage:
             return math.inf
@@ -147,7 +147,7 @@ def with_parameters(config: SimulationConfig, model: ProcessModel, tuning: dict[
     return replace(config, data=replace(config.data, model=model), tuning=replace(config.tuning, **tuning))
 
 
-def evaluate(config: SimulationConfig) -> Scores:
+def evaluate(config: SimulationConfig) -> TuningScores:
     """Return the scores of the only scheme over the runs; infinite errors if a run has none or diverged."""
     errors, scores, coverages, exhausted = [], [], [], []
     for runs in batches(config, range(config.runs), 1):
@@ -162,7 +162,7 @@ def evaluate(config: SimulationConfig) -> Scores:
             scores.append(relative_crps(record.estimates[place], record.variances[place], truth, config))
     coverage = float(np.concatenate(coverages).mean())
     are, crps = float(np.concatenate(errors).mean()), float(np.mean(scores))
-    return Scores(
+    return TuningScores(
         _or_infinite(are),
         _or_infinite(crps),
         coverage if math.isfinite(coverage) else 0.0,
@@ -263,15 +263,15 @@ class _Workers:
     """The map function of differential evolution: it uses one process or several, and counts evaluations."""
 
     def __init__(self, jobs: int, total: int, progress: Progress | None) -> None:
-        self._jobs, self._total, self._progress, self._done = jobs, total, progress, 0
+        self._jobs, self._total, self._progress, self._evaluations = jobs, total, progress, 0
 
     def __call__(self, function: Callable[[Floats], float], points: Iterable[Floats]) -> list[float]:
         values = []
         for value in self._map(function, points):
             values.append(value)
-            self._done += 1
+            self._evaluations += 1
             if self._progress is not None:
-                self._progress(self._done, self._total)
+                self._progress(self._evaluations, self._total)
         return values
 
     def _map(self, function: Callable[[Floats], float], points: Iterable[Floats]) -> Iterable[Any]:

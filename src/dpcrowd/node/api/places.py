@@ -1,7 +1,7 @@
 """Places for connections to the API, which either wait for a request or are busy with one.
 
     waiting  connected, but without the complete header of a request, or between two requests; the newest is always
-             accepted, and replaces the oldest of the address with the most connections (`Waiting`)
+             accepted, and replaces the oldest of the address with the most connections (`WaitingConnections`)
     busy     from the header of a request to the end of its answer; if all of these places are taken, or too many by one
              address, a request is answered with 503. Streams, which are long, get at most half of these places
 
@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
-from dpcrowd.node.connections.waiting import Waiting
+from dpcrowd.node.connections.waiting import WaitingConnections
 
 __all__ = ["Connection", "Places"]
 
@@ -60,7 +60,7 @@ class Places:
         self._most_streams = self._most_busy // 2
         self._reserved = min(_RESERVED, self._most_busy // 4)
         self._clock = clock
-        self._waiting: Waiting[Connection] = Waiting(self.most_waiting)
+        self._waiting: WaitingConnections[Connection] = WaitingConnections(self.most_waiting)
         self._busy: dict[Connection, bool] = {}
         """By connection, whether it is a stream."""
         self._by_address: Counter[tuple[str, bool]] = Counter()

@@ -92,7 +92,7 @@ class Service(Protocol):
         """Return the GeoJSON file that network.toml names; None if it names none, or it cannot be read."""
 
     def neighbour_history(self, slots: int, region: str | None) -> NeighbourHistory:
-        """Return what neighbours estimated in at most so many of the last slots: of a region, or in total."""
+        """Return what neighbours estimated in at most the last `slots` slots: of a region, or in total."""
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Return whether the node can do all of its work, and what is wrong if not."""

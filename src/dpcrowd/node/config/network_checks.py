@@ -85,7 +85,7 @@ def _check_turnover(network: NetworkConfig) -> None:
     method, users = network.method, network.guarantee_section.users
     if method.turnover is None or method.turnover == 1.0:
         return
-    for wrong, given, needed in (
+    for wrong, choice, needed in (
         (method.name != Relay.name, f'scheme "{method.name}"', 'name = "relay"'),
         (users == "roaming", "roaming users, who choose a server in every slot", 'users = "pinned" in [guarantee]'),
         (method.observation != "binomial", f'observation "{method.observation}"', 'observation = "binomial"'),
@@ -93,7 +93,7 @@ def _check_turnover(network: NetworkConfig) -> None:
     ):
         if wrong:
             raise InvalidValue(
-                "scheme.turnover", f"given {method.turnover:g} with {given}; it needs {needed}, or leave it out."
+                "scheme.turnover", f"given {method.turnover:g} with {choice}; it needs {needed}, or leave it out."
             )
 
 
@@ -115,7 +115,7 @@ def _check_share_width(network: NetworkConfig) -> None:
     if not method.share_width:
         return
     total = network.shares.sum(axis=0)
-    for wrong, given, needed in (
+    for wrong, choice, needed in (
         (method.name != Relay.name, f'scheme "{method.name}"', 'name = "relay"'),
         (method.reach not in (None, "all"), f"reach {method.reach}", 'reach = "all"'),
         (method.observation != "binomial", f'observation "{method.observation}"', 'observation = "binomial"'),
@@ -128,7 +128,7 @@ def _check_share_width(network: NetworkConfig) -> None:
     ):
         if wrong:
             raise InvalidValue(
-                "scheme.share_width", f"given {method.share_width:g} with {given}; it needs {needed}, or leave it out."
+                "scheme.share_width", f"given {method.share_width:g} with {choice}; it needs {needed}, or leave it out."
             )
 
 

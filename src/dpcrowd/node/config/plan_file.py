@@ -18,14 +18,14 @@ from dpcrowd.node.config.network import NetworkConfig
 from dpcrowd.node.config.read import convert_network, network_text, read_text, read_toml
 from dpcrowd.node.config.samples import placeholder_key
 
-__all__ = ["NetworkPlan", "read_plan"]
+__all__ = ["PlannedNetwork", "read_plan"]
 
 _GENERAL = {"id": "plan", "revision": 1, "epoch": "2026-01-01T00:00:00Z", "slot": "1m", "deadline": "500ms"}
 _FIRST_PORT = 1024
 
 
 @dataclass(frozen=True)
-class NetworkPlan:
+class PlannedNetwork:
     """A plan as a network with placeholders for id, times, endpoints and keys.
 
     has_slot    whether the plan gives the length of a slot; if not, it is a placeholder, too
@@ -41,7 +41,7 @@ class NetworkPlan:
         return tuple(server.name for server in self.network.servers)
 
 
-def read_plan(path: str | os.PathLike[str]) -> NetworkPlan:
+def read_plan(path: str | os.PathLike[str]) -> PlannedNetwork:
     """Return the plan in a file."""
     where = os.fspath(path)
     model = _model_name(read_toml(read_text(path), where))
@@ -58,7 +58,7 @@ def read_plan(path: str | os.PathLike[str]) -> NetworkPlan:
         raw["network"] = _GENERAL | _slot_of_model(raw) | general
     if isinstance(raw.get("server"), list):
         raw["server"] = [_with_placeholders(server, number) for number, server in enumerate(raw["server"])]
-    return NetworkPlan(
+    return PlannedNetwork(
         convert_network(raw, where),
         isinstance(general, dict) and "slot" in general,
         None if model is None else Path(path).absolute().parent / model,

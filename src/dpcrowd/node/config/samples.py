@@ -42,7 +42,7 @@ _RECORDS = {
     "guard": ("true", "relay: whether records that are far off count less"),
     "groups": ('"off"', 'relay: "auto" lets small regions share one draw of noise'),
     "turnover": ("1.0", "relay: part of a server's users who are replaced per slot, if they are pinned"),
-    "share_width": ("0.0", "relay: part by which shares may be wrong; above 0, servers learn them"),
+    "share_width": ("0.0", "relay: typical relative error of shares; above 0, servers learn them"),
 }
 """The settings of relay with their defaults, and what they mean."""
 

@@ -272,7 +272,7 @@ class SchemeSection(Section, frozen=True, kw_only=True):
     share_width: Annotated[
         float | None,
         about(
-            "Part by which public shares may be wrong, so that servers learn them (`relay`, users at one server).",
+            "Typical relative error of public shares; above 0, servers learn them (`relay`, users at one server).",
             "a number from 0 (shares are right) to 1",
         ),
     ] = None

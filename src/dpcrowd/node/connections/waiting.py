@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["Waiting"]
+__all__ = ["WaitingConnections"]
 
 C = TypeVar("C")
 
@@ -29,7 +29,7 @@ class _Place:
     advanced: bool = False
 
 
-class Waiting(Generic[C]):
+class WaitingConnections(Generic[C]):
     """The connections that wait, oldest first.
 
     most         number of places for all addresses that are not known

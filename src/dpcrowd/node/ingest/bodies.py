@@ -179,7 +179,7 @@ def _parts(kind: str, body: bytes) -> Sequence[msgspec.Raw | bytes] | BodyRefuse
         pass
     # Half of a pair of surrogates is an id that was cut off somewhere: valid JSON, but msgspec gives up the whole body.
     # As a byte that is not UTF-8 it is the trouble of its own row.
-    spoilt = _ESCAPE.sub(lambda found: b"\xff" if found[1] else found[0], body) if kind == _JSON else body
+    spoilt = _ESCAPE.sub(lambda match: b"\xff" if match[1] else match[0], body) if kind == _JSON else body
     return refuse_malformed(f"valid {kind}") if spoilt == body else _parts(kind, spoilt)
 
 

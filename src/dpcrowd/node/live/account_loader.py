@@ -84,7 +84,7 @@ class AccountLoader:
             self._waiting.popleft()
 
     def _log_shortage(self, allowance: Allowance) -> None:
-        """Log once when sampling ends for want of budget, or for another reason, and once when it can go on."""
+        """Log once when the budget, or something else, stops sampling, and once when sampling can go on."""
         whose = allowance.guarantee.network if allowance.is_short else ""
         before, self._shortage_logged = self._shortage_logged, "over" if allowance.is_over else whose
         if self._shortage_logged == before:

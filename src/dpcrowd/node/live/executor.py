@@ -27,7 +27,7 @@ from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
-from dpcrowd.node.recording.recorder import Recorder
+from dpcrowd.node.recording.recorder import NodeRecorder
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage import RecordRow, Refusal, Storage, StorageError
 from dpcrowd.node.transport.base import Transport, TransportFailed
@@ -100,7 +100,7 @@ class Executor:
         clock: WallClock | None = None,
         meter: SlotMeter | None = None,
         storage_log: StorageLog | None = None,
-        recorder: Recorder | None = None,
+        recorder: NodeRecorder | None = None,
     ) -> None:
         self.machine, self._storage, self._transport = machine, storage, transport
         self._broadcast, self._outside, self._clock = broadcast, outside, clock or WallClock()
@@ -110,7 +110,7 @@ class Executor:
         self.neighbour_estimates = NeighbourEstimates()
         self.kept_records = KeptRecords()
         self._queue: asyncio.Queue[_Queued | BaseException] = asyncio.Queue()  # or what has ended a timer
-        self._given = self._handled = 0
+        self._queued = self._handled = 0
         self._over = False
         self._answer: str | None = None  # of the machine, to whoever has asked
         self._distrust = ""  # why the ledger is not trusted, as the log has it
@@ -129,14 +129,14 @@ class Executor:
         # A thread of its own: those who read estimates must not delay a slot.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-executor")
 
-    def disturbed(self) -> None:
+    def expect_late_message(self) -> None:
         """Expect the next message to be late: the clock was set, or nothing ran for a while."""
         self.may_be_late = True
 
     def give(self, stimulus: on.Stimulus, answer: asyncio.Future[str] | None = None) -> None:
         """Queue a stimulus; `answer` gets what the machine replies."""
         self.idle.clear()
-        self._given += 1
+        self._queued += 1
         self._queue.put_nowait(_Queued(stimulus, answer))
 
     async def ask(self, stimulus: on.Stimulus) -> str:
@@ -192,7 +192,7 @@ class Executor:
 
     async def check_alive(self) -> None:
         """Return when everything that was queued by now has been handled."""
-        due = self._given
+        due = self._queued
         while self._handled < due:
             await asyncio.sleep(_SHORT)
 
@@ -213,9 +213,9 @@ class Executor:
         if self._recorder is not None:
             self._recorder.close()
 
-    async def in_thread(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
+    async def in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Run something that waits for the disk."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *given, **named))
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *arguments, **named))
 
     async def handle(self, stimulus: on.Stimulus) -> None:
         """Carry out what the machine makes of a stimulus; a decision that cannot be stored raises why."""
@@ -252,7 +252,7 @@ class Executor:
             case _:
                 self._meter.failed(failure)
                 await self.handle(stimulus)
-                if not isinstance(failure, StorageError):  # the disk is well: the ledger said no, to this slot
+                if not isinstance(failure, StorageError):  # the disk works: the ledger has refused this slot
                     await self.handle(on.StorageRecovered(stimulus.at_ns))
 
     async def _carry_out(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:  # noqa: PLR0912
@@ -323,7 +323,7 @@ class Executor:
             case do.Report(event, text, grave):
                 log.log(logging.ERROR if grave else logging.WARNING, text, extra={"event": event})
             case do.NotSampled(slot, why, text) if text:
-                # That the ledger may be an old copy is told louder when the reason is a new one.
+                # A ledger that may be an old copy is a warning when the reason is new.
                 loud = why == "ledger" and text != self._distrust
                 self._distrust = text if why == "ledger" else self._distrust
                 level = logging.WARNING if loud else logging.INFO
@@ -372,7 +372,7 @@ class Executor:
         self._timers.discard(timer)
         if not timer.cancelled() and (error := timer.exception()) is not None:
             self.idle.clear()
-            self._given += 1
+            self._queued += 1
             self._queue.put_nowait(error)  # it ends the node, as if it had happened there
 
     def _refuse(self, instruction: do.RefuseMessage) -> None:
@@ -429,7 +429,7 @@ def _row(record: do.StoredRecord) -> RecordRow:
     return RecordRow(record.slot, record.origin, record.kind, record.content)
 
 
-def _handle_recorded(machine: Machine, recorder: Recorder, stimulus: on.Stimulus) -> list[do.Instruction]:
+def _handle_recorded(machine: Machine, recorder: NodeRecorder, stimulus: on.Stimulus) -> list[do.Instruction]:
     recorder.begin_step()
     try:
         instructions = machine.handle(stimulus)

@@ -1,11 +1,11 @@
-"""Log lines of troubles that come again and again: each is told when it begins, then once per minute, and at its end.
+"""Log lines of problems that recur: each is logged when it begins, then once per minute, and when it ends.
 
 LinkLog     links that come up and go down
 FloodLog    messages that the transport has dropped unread
 StorageLog  storage that does not work
 
-A neighbour whose certificate has expired may be linked and parted with at every attempt, and a disk that is full for a
-night refuses something several times per slot: one sentence would fill the log, and with it perhaps the same disk.
+The link to a neighbour whose certificate has expired may come up and go down at every attempt, and a disk that is full
+overnight fails several times per slot: one repeated sentence would fill the log, and with it perhaps the same disk.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class _Link:
     up: bool = False
     changes: deque[float] = field(default_factory=lambda: deque(maxlen=_ONE_BY_ONE + 1))  # when, the last few
     logged_at: float = 0.0
-    held: int = 0  # changes since the last line
+    unlogged: int = 0  # changes since the last line
 
 
 class LinkLog:
     """The links of one node. `now` gives seconds that nobody sets back.
 
-    The first few changes within a minute are told one by one, as a restart makes them, and what comes after that once
+    The first few changes within a minute are logged one by one, as a restart makes them, and what comes after that once
     per minute: the state at that moment, and the number of changes since the line before. A link that has come back and
-    stays is told at once, so that the log does not end with a loss that is over.
+    stays is logged at once, so that the log does not end with a loss that is over.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -53,8 +53,8 @@ class LinkLog:
         link.up = up
         link.changes.append(now)
         often = len(link.changes) > _ONE_BY_ONE and now - link.changes[0] < _MINUTE
-        if often or link.held:
-            link.held += 1
+        if often or link.unlogged:
+            link.unlogged += 1
             return
         link.logged_at = now
         _write(neighbour, up, "")
@@ -64,16 +64,16 @@ class LinkLog:
         for neighbour, link in self._links.items():
             if link.up:
                 _write(neighbour, False, ": this server has closed its links")
-            link.up, link.held = False, 0
+            link.up, link.unlogged = False, 0
 
     def look(self) -> None:
         """Write the lines that were held back, if it is time; to be called every now and then."""
         now = self._now()
         for neighbour, link in self._links.items():
             stays = link.up and now - link.changes[-1] >= _STAYS
-            if link.held and (stays or now - link.logged_at >= _MINUTE):
-                changes, seconds = link.held, now - link.logged_at
-                link.held, link.logged_at = 0, now
+            if link.unlogged and (stays or now - link.logged_at >= _MINUTE):
+                changes, seconds = link.unlogged, now - link.logged_at
+                link.unlogged, link.logged_at = 0, now
                 more = f" now; its link comes and goes: {changes} changes in {seconds:.0f} s."
                 if changes == 1:
                     more = f", for {now - link.changes[-1]:.0f} s now"

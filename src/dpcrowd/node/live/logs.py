@@ -111,5 +111,5 @@ def _safe_text(error: BaseException) -> str:
 
 
 def _short(path: str) -> str:
-    """Return the last two parts of a path: whose home folder the code is in is nobody's business."""
+    """Return the last two parts of a path: a log must not name the home folder that the code is in."""
     return "/".join(path.replace("\\", "/").split("/")[-2:])

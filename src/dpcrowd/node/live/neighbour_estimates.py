@@ -47,15 +47,15 @@ class NeighbourEstimates:
             prior = None if payload is None else prior_of(payload)
             if prior is not None and len(prior) == regions:
                 size = min(_MOST_NUMBERS // max(regions, 1) + 1, _MOST_SLOTS)
-                kept = self._slots.setdefault(name, deque(maxlen=size))
-                if not kept or slot > kept[-1][0]:
-                    kept.append((slot, prior))
+                priors = self._slots.setdefault(name, deque(maxlen=size))
+                if not priors or slot > priors[-1][0]:
+                    priors.append((slot, prior))
         for waiting in self._waiting.values():
             for other in [other for other in waiting if not slot < other <= slot + _MOST_WAITING]:
                 del waiting[other]
 
     def history(self, slots: int, region: str | None, regions: Sequence[str], names: Sequence[str]) -> NeighbourHistory:
-        """Return the priors of these neighbours in at most so many of the last slots, of a region or in total."""
+        """Return the priors of these neighbours in at most the last `slots` slots, of a region or in total."""
         number = None if region is None else regions.index(region)
         columns = {
             name: {

@@ -34,7 +34,7 @@ from dpcrowd.node.machine import NetworkView, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
-from dpcrowd.node.recording.recorder import Recorder
+from dpcrowd.node.recording.recorder import NodeRecorder
 from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.node.transport.base import Transport
 from dpcrowd.node.wire import Sign
@@ -93,7 +93,7 @@ class LiveNode(Renewing):
         if before is not None:
             with suppress(BadInput):  # this server was not in it: then nothing is taken over
                 old = self._make_revision(before)
-        machine, self.found = make_machine(
+        machine, self.start_text = make_machine(
             revision, network, storage, now, before=old, following=following, earlier=self._earlier_views(earlier)
         )
         if self._recorder is not None:
@@ -121,8 +121,8 @@ class LiveNode(Renewing):
             self.intake.learn(one.regions)
         self.intake.begin_after(machine.server.slot)
         self.intake.restore(now)
-        given = node.ingest.max_downtime
-        self.presence = Presence(journal, slots, slots.length_ns // 10 if given is None else int(given))
+        downtime = node.ingest.max_downtime
+        self.presence = Presence(journal, slots, slots.length_ns // 10 if downtime is None else int(downtime))
         self.presence.start(now, max(self.intake.first_open(now), machine.server.slot + 1))
         self.counting = Counting(
             storage,
@@ -143,7 +143,7 @@ class LiveNode(Renewing):
             self.meter,
             self.revision_of,
             self.executor.give,
-            self.executor.disturbed,
+            self.executor.expect_late_message,
         )
         self._link_log = LinkLog()
         self.links = LinkState(
@@ -161,11 +161,11 @@ class LiveNode(Renewing):
         self._path, self._http, self._content = path, None, Content.of(node)
         self._reloading = asyncio.Lock()
 
-    def _make_recorder(self) -> Recorder | None:
+    def _make_recorder(self) -> NodeRecorder | None:
         debug = self.config.debug
         if debug.record is None:
             return None
-        return Recorder(
+        return NodeRecorder(
             debug.record,
             int(debug.record_limit),
             lambda number: text_of(self.config, (self._earlier | self.networks)[number]),
@@ -236,7 +236,7 @@ class LiveNode(Renewing):
         waiting = asyncio.create_task(stop.wait(), name="stop")
         log.info(
             "node started: %s",
-            self.found,
+            self.start_text,
             extra={"event": "started", "server": self.config.server, "network": self.revision.id},
         )
         try:

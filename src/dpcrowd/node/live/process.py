@@ -1,6 +1,6 @@
 """A node as a process: checks first, then runs until it is told to stop; every way to end has a number.
 
-0  stopped, by SIGTERM, SIGINT or control-C
+0  stopped, by SIGTERM, SIGINT or Control-C
 2  wrong input or configuration
 3  storage: the folder is in use, damaged, or cannot be written
 4  keys, certificates, ports or transport

@@ -64,28 +64,29 @@ class KeptRecords:
         halves = half_width(np.column_stack([estimates.total_variance, estimates.variance])).astype(np.float32)
         shares = estimates.share.astype(np.float32)
         for row, (number, slot) in enumerate(zip(estimates.origin.tolist(), estimates.slot.tolist(), strict=True)):
-            kept = self._records.setdefault(names[number], deque(maxlen=size))
+            records = self._records.setdefault(names[number], deque(maxlen=size))
             record = _Record(slot, values[row], halves[row], shares[row], estimates.learned)
-            if kept and slot <= kept[-1].slot:  # late, or slots have begun again: the latest arrival is the right one
-                others = [one for one in kept if one.slot != slot]
-                kept.clear()
-                kept.extend(sorted([*others, record], key=lambda one: one.slot))
+            if records and slot <= records[-1].slot:  # late, or slots have begun again: the latest arrival is right
+                others = [one for one in records if one.slot != slot]
+                records.clear()
+                records.extend(sorted([*others, record], key=lambda one: one.slot))
             else:
-                kept.append(record)
+                records.append(record)
 
     def history(self, since: int, number: int | None, regions: int, names: Sequence[str]) -> dict[str, RecordHistory]:
         """Return the records of these servers from slot `since` on: of one region, by its number, or of the total."""
         place = 0 if number is None else number + 1
         histories = {}
         for name in names:
-            kept = [one for one in self._records.get(name, ()) if one.slot >= since and len(one.values) == regions + 1]
-            if kept:
+            stored = self._records.get(name, ())
+            records = [one for one in stored if one.slot >= since and len(one.values) == regions + 1]
+            if records:
                 histories[name] = RecordHistory(
-                    slots=[one.slot for one in kept],
-                    value=[_number(one.values[place]) for one in kept],
-                    half_width=[_number(one.halves[place]) for one in kept],
-                    share=[one.share_of(number) for one in kept],
-                    learned=[one.learned for one in kept],
+                    slots=[one.slot for one in records],
+                    value=[_number(one.values[place]) for one in records],
+                    half_width=[_number(one.halves[place]) for one in records],
+                    share=[one.share_of(number) for one in records],
+                    learned=[one.learned for one in records],
                 )
         return histories
 

@@ -98,8 +98,8 @@ class Changes:
     """What a reload changes, all of it checked.
 
     config     to run with from now on; what needs a restart is still as it was
-    taken      names of settings of node.toml that have changed
-    left       names of those that need a restart
+    applied    names of settings of node.toml that have changed
+    waiting    names of those that need a restart
     following  the next revision of the network, if there is one
     sign       with the server's renewed key, or with the same one if only certificates were renewed; None: neither was
     https      with the renewed certificate of HTTPS
@@ -107,8 +107,8 @@ class Changes:
     """
 
     config: NodeConfig
-    taken: tuple[str, ...]
-    left: tuple[str, ...]
+    applied: tuple[str, ...]
+    waiting: tuple[str, ...]
     following: NetworkConfig | None
     sign: Sign | None
     https: ssl.SSLContext | None
@@ -130,8 +130,8 @@ def read_changes(running: Running, now: datetime) -> Changes:
     before, content = running.content, Content.of(config)  # if they change once more from here on, the next reload sees
     return Changes(
         config=config,
-        taken=accepted,
-        left=waiting,
+        applied=accepted,
+        waiting=waiting,
         following=following,
         sign=None if content.server == before.server else _renewed_key(running, following, now),
         https=None if content.https == before.https else _renewed_https(config, now),
@@ -305,16 +305,16 @@ class Renewing(NodeService):
     def _take_settings(self, changes: Changes) -> list[str]:
         sentences = []
         self.config = changes.config
-        if changes.taken:
-            sentences.append(f"Changed by node.toml: {', '.join(changes.taken)}.")
+        if changes.applied:
+            sentences.append(f"Changed by node.toml: {', '.join(changes.applied)}.")
             for text in changes.config.warnings():
                 log.warning(text, extra={"event": "configuration"})
-        if "log.level" in changes.taken:
+        if "log.level" in changes.applied:
             self.set_log_level(changes.config.log.level)
-        if "tokens.read" in changes.taken:
+        if "tokens.read" in changes.applied:
             self.broadcast.end_streams()  # whoever may still read opens another one
-        if changes.left:
-            sentences.append(f"Not changed, since that needs a restart: {', '.join(changes.left)}.")
+        if changes.waiting:
+            sentences.append(f"Not changed, since that needs a restart: {', '.join(changes.waiting)}.")
         return sentences
 
     def _take_https(self, context: ssl.SSLContext) -> str:

@@ -47,7 +47,7 @@ class Revisions:
 
 def current_revision(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Revisions:
     """Return what is valid now: network.toml, or the copy beside the ledger while network.toml is ahead of time."""
-    used, older = _kept(node, CURRENT, network), _kept(node, BEFORE, network)
+    used, older = _read_stored(node, CURRENT, network), _read_stored(node, BEFORE, network)
     if used is None or digest(used) == digest(network):
         return Revisions(network, before=older, earlier=_earlier(node, network, older))
     check_next(used, network)  # whoever changes the promise must not do so under the name of the old one
@@ -61,12 +61,12 @@ def _earlier(node: NodeConfig, current: NetworkConfig, before: NetworkConfig | N
 
     before  the one of `BEFORE`: folders of earlier versions have no other
     """
-    kept = dict(_read_earlier(node))
+    earlier = dict(_read_earlier(node))
     if before is not None and before.valid_from_slot < current.valid_from_slot:
-        kept.setdefault(current.valid_from_slot, before)
+        earlier.setdefault(current.valid_from_slot, before)
     chain: list[NetworkConfig] = []
     following = current
-    while (network := kept.get(following.valid_from_slot)) is not None:
+    while (network := earlier.get(following.valid_from_slot)) is not None:
         try:
             check_next(network, following)
         except BadInput:
@@ -123,7 +123,7 @@ def _forget_earlier(node: NodeConfig, current: NetworkConfig) -> None:
             path.unlink(missing_ok=True)
 
 
-def _kept(node: NodeConfig, name: str, network: NetworkConfig) -> NetworkConfig | None:
+def _read_stored(node: NodeConfig, name: str, network: NetworkConfig) -> NetworkConfig | None:
     path = node.data / name
     network_of_file = load_network(path) if path.exists() else None
     return network_of_file if network_of_file is not None and network_of_file.id == network.id else None
@@ -152,7 +152,7 @@ def differences(before: NetworkConfig, after: NetworkConfig) -> str:
 
 def keep_current(node: NodeConfig, network: NetworkConfig) -> None:
     """Keep a copy of the revision in use, after a start has taken over what an older one left."""
-    if (current := _kept(node, CURRENT, network)) is not None:
+    if (current := _read_stored(node, CURRENT, network)) is not None:
         _keep_earlier(node, BEFORE, current)  # folders of earlier versions have no other copy
         if digest(current) != digest(network):
             _keep_earlier(node, CURRENT, network)

@@ -256,8 +256,9 @@ class NodeService:
         warnings = list(self.certificates.warnings(self._wall.now(), self.expiries()))
         if (silent := self.counting.silent_since) is not None:
             warnings.append(
-                f"no feed has spoken in slot {silent} or since (ingest.needs_feed): these slots are not "
-                "sampled. Look at the program that sends check-ins; it has to speak in every slot, were it with none."
+                f"no feed has sent a request in slot {silent} or since (ingest.needs_feed): these slots are not "
+                "sampled. Check the program that sends check-ins: it has to send a request in every slot, even an "
+                "empty one."
             )
         return warnings
 

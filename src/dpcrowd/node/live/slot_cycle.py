@@ -50,7 +50,7 @@ class Counting:
 
     needs_feed    sample only slots for which a request came
     in_thread     runs what waits for the disk
-    silent_since  the first slot of those up to the last seal in which no feed has spoken; None: one has
+    silent_since  the first slot of those up to the last seal in which no feed sent a request; None: one did
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class Counting:
             return _not_sampled(slot, "downtime", f"{text}; up to {most_ns / 1e9:g} s may be (ingest.max_downtime).")
         if self._needs_feed and not self._intake.fed(slot):
             self.silent_since = slot if self.silent_since is None else self.silent_since
-            return _not_sampled(slot, "feed", "no feed has spoken in it (ingest.needs_feed).")
-        self.silent_since = None  # known at the seal only: when somebody speaks inside a slot is not told
+            return _not_sampled(slot, "feed", "no feed has sent a request in it (ingest.needs_feed).")
+        self.silent_since = None  # known at the seal only: the time of a request within a slot stays private
         return self._limit_hit(slot)
 
     def _limit_hit(self, slot: int) -> Unsampled | None:
@@ -126,9 +126,9 @@ class Counting:
 class Timekeeper:
     """Opens and ends the slots of one node, and watches its clock.
 
-    revision_of  the revision that is valid in a slot
-    give         tells the machine
-    disturbed    called when the clock was set or nothing ran for a while: what is due now may be late
+    revision_of          the revision that is valid in a slot
+    give                 queues a stimulus of the machine
+    expect_late_message  called when the clock was set or nothing ran for a while: what is due now may be late
     """
 
     def __init__(
@@ -142,11 +142,11 @@ class Timekeeper:
         meter: SlotMeter,
         revision_of: Callable[[int], NetworkConfig],
         give: Callable[[on.Stimulus], None],
-        disturbed: Callable[[], None],
+        expect_late_message: Callable[[], None],
     ) -> None:
         self._wall, self._clock, self._storage, self._intake = wall, slots, storage, intake
         self._presence, self._counting, self._meter = presence, counting, meter
-        self._revision_of, self._give, self._disturbed = revision_of, give, disturbed
+        self._revision_of, self._give, self._expect_late_message = revision_of, give, expect_late_message
         self._watch = ClockWatch(wall, slots.length_ns)
         self._sealing = self._opened = -1  # until it runs
         self._still_until = 0  # when nothing ran last, as far as it was noticed
@@ -236,7 +236,7 @@ class Timekeeper:
         change, now = self._watch.look(), self._wall.now()
         self._meter.looked_at_clock(change.moved_ns, change.still_ns)
         if change.moved_ns or change.still_ns:
-            self._disturbed()
+            self._expect_late_message()
         if change.moved_ns:
             way = "ahead" if change.moved_ns > 0 else "back"
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back sooner."

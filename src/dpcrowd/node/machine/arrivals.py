@@ -44,7 +44,7 @@ from dpcrowd.node.machine.forwarding import Forwarding
 from dpcrowd.node.machine.held_records import HeldRecord, HeldRecords, Key
 from dpcrowd.node.machine.instructions import Instruction, RefuseMessage, Report
 from dpcrowd.node.machine.revision import KnownRevisions, NetworkView
-from dpcrowd.node.machine.schedules import Waiting
+from dpcrowd.node.machine.schedules import AwaitedRecords
 from dpcrowd.node.wire import MessageReason, MessageRefused
 from dpcrowd.node.wire_records import (
     Equivocation,
@@ -81,7 +81,9 @@ class Arrivals:
     new_slots            slots of the records that the last message has brought
     """
 
-    def __init__(self, revisions: KnownRevisions, held: HeldRecords, forwarding: Forwarding, waiting: Waiting) -> None:
+    def __init__(
+        self, revisions: KnownRevisions, held: HeldRecords, forwarding: Forwarding, waiting: AwaitedRecords
+    ) -> None:
         self._revisions, self._held, self._forwarding, self._waiting = revisions, held, forwarding, waiting
         self._checks: Counter[str] = Counter()
         self._useless: Counter[str] = Counter()  # of those: of records that no honest server passes on
@@ -138,7 +140,7 @@ class Arrivals:
         return True
 
     def _is_limited(self, sender: str, signatures: int = 1) -> bool:
-        """Whether a neighbour has had too many signatures checked in this slot for so many more."""
+        """Whether checking this many more signatures of a neighbour would exceed the limit of the slot."""
         if self._useless[sender] >= MOST_USELESS:
             return True
         return self._checks[sender] + signatures > self._revisions.terms.most_checks

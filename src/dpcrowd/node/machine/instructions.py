@@ -124,7 +124,7 @@ class NotSampled:
 class ForgetCheckIns:
     """Delete the check-ins of all slots up to this one, and their hash keys.
 
-    This takes the longer the more there are: nothing that others can see may wait for it.
+    The time that this takes grows with their number: nothing that others can see may wait for it.
     """
 
     slot: int
@@ -165,7 +165,7 @@ class StoreRelease:
     """Store the release and the state after it.
 
     heard           names of the neighbours whose messages are in it
-    counters        what neighbours said of their own ledgers since the last time, by name
+    counters        what neighbours have sent of their own ledgers since the last time, by name
     complete_until  the last slot up to which the own ledger was known to be complete
     records         records and proofs that have arrived since the last time; a proof takes the place of its record
     final_until     the last slot whose records are not needed any more; None: no records are kept
@@ -243,7 +243,7 @@ class BookLoss:
 
     counter         samples that the ledger knows of
     remembered      samples that somebody remembers; None: nobody who was heard remembers the node
-    complete_until  the last slot that was told: with the loss, the ledger is complete up to there
+    complete_until  the last slot whose message was sent: with the loss, the ledger is complete up to there
     """
 
     at_ns: int

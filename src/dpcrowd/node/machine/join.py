@@ -289,7 +289,7 @@ def fits(server: Server, view: NetworkView) -> bool:
 
 
 def _plausible(state: FinalisedState, view: NetworkView, records: Records) -> FinalisedState:
-    """Return a state that could be an estimate of so many people, with accounts that have begun when all did."""
+    """Return a state whose estimates suit the population and whose accounts began when all did; refuse any other."""
     if view.population is not None:
         most = TIMES_POPULATION * view.population + DEVIATIONS * view.coarsest
         if state.largest() > most:

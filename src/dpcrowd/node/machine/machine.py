@@ -7,9 +7,9 @@ the message leave. Without a sample a heartbeat leaves, so that nobody waits. Sl
 messages are checked and kept until all have arrived or the deadline passes, then they are fused, and the release is
 stored and published. Meanwhile slot t + 1 collects.
 
-How long counting, drawing and storing take depends on what was counted, which is nobody's business. So the message of a
-slot leaves at a moment of the clock, `send_offset` after the seal, a sample and a heartbeat alike; nothing is fused
-before it; and check-ins are forgotten after the release, since that takes the longer the more there are.
+How long counting, drawing and storing take depends on what was counted, and nobody else may learn that. So the message
+of a slot leaves at a moment of the clock, `send_offset` after the seal, a sample and a heartbeat alike; nothing is
+fused before it; and check-ins are deleted after the release, since the time that this takes grows with their number.
 
 Where the machine needs something from outside, it gives an instruction, and the answer comes back as a stimulus before
 anything else is handled. So the end of a slot (`SlotEnded`) leads to `CountSlot`, and that to `SlotSealed`; a loss that
@@ -20,9 +20,9 @@ Where servers pass records on (`records`), the message of a slot carries the own
 once to the neighbours that do not have it, together with what arrives within a few milliseconds, until the deadline;
 later records go with the next slot. A slot is released when all neighbours have sent their messages and the records of
 all servers that sample in it have arrived, or at the deadline. Nothing is forwarded between the seal and the own
-message, since counting takes its time then, and check-ins are forgotten after the deadline: the moment at which a
-record is passed on depends on other servers, and on how busy the machine is, not on what was counted. Who has lost
-records that nobody keeps any more asks its neighbours for what has followed from them (`join`).
+message, because the node counts in that time, and check-ins are deleted after the deadline: the moment at which a
+record is passed on depends on other servers, and on how busy the machine is, not on what was counted. A server that has
+lost records which no server stores any longer asks its neighbours for the state that has followed from them (`join`).
 
 The next revision of the network takes over between two slots: the exchange that is open is closed, what the revision
 promises is declared, and the server's estimates go on under it (`go_on`). If that fails, a full disk say, the revision
@@ -372,7 +372,7 @@ class Machine:
         if self._links_change_after(slot):  # before the next seal, so that its message finds them
             instructions = [*instructions, do.Link(slot + 1)]
         instructions = [*instructions, *self._tell_newcomers(at_ns)]
-        if self._forgettable is not None and self._unsent is None:  # last: it takes the longer the more there are
+        if self._forgettable is not None and self._unsent is None:  # last: its time grows with the number of check-ins
             instructions = [*instructions, do.ForgetCheckIns(self._forgettable)]
             self._forgettable = None
         return instructions
@@ -445,9 +445,9 @@ class Machine:
             for absent in range(max(last + 1, slot - _MOST_MISSED), slot):
                 self.server.observe(absent, None)
                 self.server.hear()
-        text = f"slots {last + 1} to {slot - 1} ended while this node was not there: no samples of them."
+        text = f"slots {last + 1} to {slot - 1} ended while this node was not running; they are not sampled."
         if slot == last + 2:
-            text = f"slot {last + 1} ended while this node was not there: no sample of it."
+            text = f"slot {last + 1} ended while this node was not running; it is not sampled."
         return [Report("slots-missed", text)]
 
     def _open_exchange(self, at_ns: int, slot: int, message: object, *, again: bool = False) -> list[Instruction]:
@@ -478,7 +478,7 @@ class Machine:
         return instructions if self._exchange is None or not self._exchange.complete else [*instructions, *self._fuse()]
 
     def _own_kind(self) -> do.SendKind:
-        """Return whether the own message of the last slot tells a sample, or only that the node is there."""
+        """Return whether the own message of the last slot carries a sample, or is a heartbeat."""
         slot, message = self._own
         sampled = message is not None if self.records is None else self.records.own(slot) is not None
         return "data" if sampled else "heartbeat"
@@ -772,7 +772,7 @@ class Machine:
         return [do.Send(exchange.slot, exchange.payload, (neighbour,), kind=self._own_kind())]
 
     def _tell_newcomers(self, at_ns: int) -> list[Instruction]:
-        """Tell neighbours that have come up what is remembered of them, as soon as it can be told."""
+        """Send neighbours that have come up what is remembered of them, as soon as that is possible."""
         slot = self._own[0]
         due = self._newcomers.due(self.view, slot, at_ns)
         instructions: list[Instruction] = []

@@ -4,8 +4,8 @@ Four parts of the state machine, which are read together:
 
     Exchange         one slot's exchange with the neighbours, and what is fused of it
     Early            messages that came before the own seal of their slot
-    NeighbourMemory  what neighbours have said of their own ledgers, remembered for them
-    Newcomers        neighbours whose links have come up, and are told at once what is remembered of them
+    NeighbourMemory  what neighbours have sent of their own ledgers, remembered for them
+    Newcomers        neighbours whose links have come up, and are sent at once what is remembered of them
 """
 
 from __future__ import annotations
@@ -145,9 +145,9 @@ class Early:
     def take(self, slot: int) -> list[tuple[str, bytes]]:
         """Return what waited for this slot; what waited for an earlier one is dropped."""
         waiting = [*self.read.items(), *self.unread.items(), *((name, (of, one)) for name, of, one in self.forwards)]
-        self.forwards = [kept for kept in self.forwards if kept[1] > slot]
-        self.read = {name: kept for name, kept in self.read.items() if kept[0] > slot}
-        self.unread = {name: kept for name, kept in self.unread.items() if kept[0] > slot}
+        self.forwards = [forward for forward in self.forwards if forward[1] > slot]
+        self.read = {name: message for name, message in self.read.items() if message[0] > slot}
+        self.unread = {name: message for name, message in self.unread.items() if message[0] > slot}
         return [(name, payload) for name, (of, payload) in waiting if of == slot]
 
     def again(self, slot: int, payloads: Mapping[str, bytes]) -> None:
@@ -182,24 +182,24 @@ class Echoes:
 class NeighbourMemory:
     """What neighbours have sent of their own ledgers: remembered for them, and sent to them again.
 
-    Of each the highest counter that it ever said is kept, the slot in which it first said so, and a proof that it did:
+    Of each the highest counter that it ever sent is kept, the slot in which it first sent it, and a proof that it did:
     its own signature, which it can check by its own key. The counter is echoed in every message. The proof is long and
-    travels only when it may be needed: when the neighbour's last word told less than is remembered, when it said
+    travels only when it may be needed: when the neighbour's last message had a lower counter, when it sent
     nothing in the slot before, and may come back as an old copy of itself, or when its link has just come up.
 
-    An echo says "I would know if you had spent more", and so must outlive a crash of this node: it is on disk before it
-    is told (`StoreCounters`, or the last `StoreRelease`). What could not be stored is not echoed; what was stored
+    An echo claims "I would know if you had spent more", and so must outlive a crash of this node: it is stored before
+    it is sent (`StoreCounters`, or the last `StoreRelease`). What could not be stored is not echoed; what was stored
     earlier is.
 
     How far back the memory of a neighbour reaches is kept with its counter (`since`): to the slot of the last sample
-    that was heard of it, or else of its first word. A counter that rises without a sample, because that was missed
-    here, does not shorten the memory: a run of the neighbour that nobody vouches for yet may have told it. What the
+    that arrived from it, or else of its first message. A counter that rises without a sample, because that was missed
+    here, does not shorten the memory: a run of the neighbour that nobody vouches for yet may have sent it. What the
     neighbour makes of it is in `trust`.
 
     By the neighbours' names, which stay the same in all revisions.
 
     known   outlives a restart, once it is stored
-    last    of this run: the slot of the last word, how far its counter is below 0, whether it told a sample
+    last    of this run: the slot of the last message, its counter times -1, whether it carried a sample
     stored  of `known`, what is on disk when the instructions that were given have been carried out
     """
 
@@ -214,13 +214,13 @@ class NeighbourMemory:
     def hear(self, name: str, heard: CheckedMessage, *, ahead: bool) -> None:
         """Learn from a message that was checked.
 
-        ahead  of a slot that is not to come yet: its sender's clock is wrong, and its next word will be of another slot
+        ahead  of a slot that is not to come yet: its sender's clock is wrong, and its next message is of another slot
         """
         body = heard.body
         if not ahead:
-            word = body.slot, -body.counter, heard.has_sample
-            # Of two words of a slot, the one that tells less.
-            self.last[name] = max(word, self.last.get(name, word))
+            latest = body.slot, -body.counter, heard.has_sample
+            # Of two messages of a slot, the one with the lower counter.
+            self.last[name] = max(latest, self.last.get(name, latest))
         first, counter, proof, since = self.known.get(name, (body.slot, -1, b"", body.slot))
         if body.counter > counter:
             self.known[name] = body.slot, body.counter, heard.proof, body.slot if heard.has_sample else since
@@ -275,18 +275,18 @@ class NeighbourMemory:
 
 @dataclass
 class Newcomers:
-    """Neighbours whose links have come up: they are told at once what is remembered of them, if it can be told.
+    """Neighbours whose links have come up: they are sent at once what is remembered of them, if that is possible.
 
     A neighbour that was restarted waits for somebody to vouch for its ledger (`trust`). The own message of the next
     slot would come after its next seal, and the slot would be lost. So the own message of the last slot s is written
-    and sent once more, with what is remembered by now and marked as such (`Body.after`). What that says is "I have
-    heard whatever was told up to slot s". It is true, and may be said,
+    and sent once more, with what is remembered by now and marked as such (`Body.after`). It claims: "I have received
+    whatever was sent up to slot s". That is true, and may be sent,
 
-    - when the exchange of slot s has had its whole time, even if everybody has spoken before: a message that is still
-      on its way is heard by then, or by nobody;
-    - of a slot s that this run has sealed itself, and since when it has not stood still: a node that was not there, or
-      has not read what waits for it, does not know what was told;
-    - while slot s + 1 is not sealed: by then something later may have been told.
+    - when the exchange of slot s has had its complete time, even if all messages came earlier: a message that is still
+      on its way arrives by then, or never;
+    - of a slot s that this run has sealed itself, and since when it has not stood still: a node that was not running,
+      or has not read what waits for it, does not know what was sent;
+    - while slot s + 1 is not sealed: by then something later may have been sent.
 
     waiting   names of neighbours that came up
     attended  the last slot whose exchange was attended; -1: none
@@ -296,7 +296,7 @@ class Newcomers:
     attended: int = -1
 
     def sealed(self, slot: int) -> None:
-        """Note that a slot is sealed: its message, which is about to leave, tells everybody who waits."""
+        """Note that a slot is sealed: its message, which is about to leave, reaches everybody who waits."""
         self.attended = slot
         self.waiting.clear()
 
@@ -305,7 +305,7 @@ class Newcomers:
         self.attended = -1
 
     def due(self, view: NetworkView, slot: int, at_ns: int) -> tuple[str, ...]:
-        """Return whom to tell now what is remembered after the exchange of a slot, in the order of their numbers."""
+        """Return to whom to send now what is remembered after the exchange of a slot, in the order of their numbers."""
         if not (self.attended == slot >= 0 and view.ends(slot) <= at_ns < view.seals(slot + 1)):
             return ()
         near = [view.names[number] for number in sorted(view.links(slot + 1))]

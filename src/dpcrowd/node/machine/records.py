@@ -22,7 +22,7 @@ from dpcrowd.node.machine.forwarding import Forwarding, next_hop
 from dpcrowd.node.machine.held_records import HeldRecords, Key
 from dpcrowd.node.machine.instructions import Instruction, Report, StoredRecord
 from dpcrowd.node.machine.revision import KnownRevisions, NetworkView, RecordTerms
-from dpcrowd.node.machine.schedules import Waiting
+from dpcrowd.node.machine.schedules import AwaitedRecords
 from dpcrowd.node.wire_records import Equivocation, SignedRecord, pack, sign_record
 from dpcrowd.schemes.server import Server
 
@@ -62,7 +62,7 @@ class Records:
         self.held = HeldRecords(self.revisions, stored)
         self.held.compare_with(server)
         self.forwarding = Forwarding(self.revisions, self.held)
-        self.waiting = Waiting(self.revisions, self.held)
+        self.waiting = AwaitedRecords(self.revisions, self.held)
         self.arrivals = Arrivals(self.revisions, self.held, self.forwarding, self.waiting)
         self.suspects: dict[str, int] = {}
 

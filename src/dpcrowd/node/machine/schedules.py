@@ -2,8 +2,8 @@
 
 A slot is released when the records of all origins that sample in it have arrived. The schedule is public; a server that
 has missed a sample has moved its schedule, which shows in the slot of its next record (`Schedules`, by numbers of
-servers). Whoever has missed its last sample is not waited for until a record of it arrives (`Waiting`, by their names,
-which are the same in all revisions).
+servers). A server that has missed its last sample is not waited for until a record of it arrives (`AwaitedRecords`, by
+their names, which are the same in all revisions).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpcrowd.node.machine.held_records import HeldRecords, Key
 from dpcrowd.node.machine.revision import KnownRevisions, NetworkView, RecordTerms
 from dpcrowd.sampling.schedule import samples_due
 
-__all__ = ["Schedules", "Waiting"]
+__all__ = ["AwaitedRecords", "Schedules"]
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Schedules:
         return samples_due(slot - self._shift, self.terms.samples, self.terms.length, self._offsets)
 
 
-class Waiting:
+class AwaitedRecords:
     """Whose records a node waits for in a slot, and whose are overdue, by the names of their origins.
 
     revisions  by which origins are numbered, and when they sample

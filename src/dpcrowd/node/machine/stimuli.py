@@ -1,7 +1,7 @@
 """What can happen to a node. Nothing else changes the state of its protocol, and nothing else is queued.
 
 Each carries the time at which the shell saw it; the machine has no clock of its own. Those that answer an instruction
-carry the time of the stimulus that it came from: how long counting and storing took is nobody's business.
+carry the time of the stimulus that it came from: nobody else may learn how long counting and storing took.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SlotSealed:
     """These are the counts of a slot that is over. None: it was not counted.
 
     account  from which the slot is paid, as it is on disk; None: the one that the server has
-    why      for which reason there are no counts; or, if there are, why nothing can be sampled for want of budget
+    why      for which reason there are no counts; or, if there are, why the budget does not pay for a sample
     """
 
     at_ns: int
@@ -270,7 +270,7 @@ class ClockLookedUp:
     """What the folder knows of the time up to slot `last`, after which slots are to begin again.
 
     known  the last slot that was released before them
-    text   what is said to the operator, and logged for good
+    text   the explanation for the operator, which the log keeps
     """
 
     at_ns: int
@@ -282,7 +282,7 @@ class ClockLookedUp:
 
 @dataclass(frozen=True)
 class ClockReturned:
-    """That slots begin again is on disk."""
+    """The decision that slots begin again is stored."""
 
     at_ns: int
 

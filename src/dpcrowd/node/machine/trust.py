@@ -1,79 +1,81 @@
 """Whether the ledger in the folder can be trusted: a folder that was restored from an old copy would pay twice.
 
-A node tells its ledger's counter in every message, and neighbours echo the highest that they ever heard, with the slot
-in which they first heard it. After a start the node samples only when a neighbour has vouched for it: one that
-remembers the node from before, and echoes no more than the node itself knows, shows that nothing is lost.
+A node sends its ledger's counter in every message, and neighbours echo the highest one that they ever received, with
+the slot in which they first received it. After a start the node samples only when a neighbour has vouched for it: one
+that remembers the node from before, and echoes no more than the node itself knows, shows that nothing is lost.
 
-One that echoes more claims that something is lost. Organisations do not trust one another: its claim alone would let
-it stop the node for good. So only its *proof* counts, the node's own signature under the higher counter; then sampling
-waits until the operator has confirmed the loss. A neighbour sends the proof with its echo when the node's last message
-told less than it remembers, or when it has not heard of the node in the slot before.
+A neighbour that echoes more claims that something is lost. Organisations do not trust one another: its claim alone
+would let it stop the node for good. So only its *proof* counts, the node's own signature under the higher counter; then
+sampling waits until the operator has confirmed the loss. A neighbour sends the proof with its echo when the node's last
+message had a lower counter than it remembers, or when it received no message of the node for the slot before.
 
-A claim without proof is not believed, but it is waited for. Let h be the earliest slot of a message that could vouch.
-The node samples only when an exchange of slot h or later is over, so that all have had their say, whoever was quick to
-vouch. If a neighbour has claimed more by then, or does so later, it does not sample until an exchange of slot h + 2 or
-later is over. Then the claim is worth nothing in this run, and its sender cannot vouch either; a proof counts at any
-time. So a liar costs two slots after a start, and nothing later.
+A claim without proof is not believed, but the node waits for its proof. Let h be the earliest slot of a message that
+could vouch. The node samples only when an exchange of slot h or later is over, so that every neighbour could send its
+message, however early another one has vouched. If a neighbour has claimed more by then, or does so later, the node does
+not sample until an exchange of slot h + 2 or later is over. From then on the claim is ignored in this run, and its
+sender cannot vouch either; a proof counts at any time. So a liar costs two slots after a start, and nothing later.
 
-Why an old copy is exposed in time. Say that an honest neighbour remembers more than the copy knows, and is heard in
-every exchange. The run that was lost ended before this one began, so the last slot that it told is h at the latest
-(h - 1 by its own clock; clocks may differ by less than a slot). In the first exchange of slot h or later the neighbour
-echoes the higher counter, with proof or without: the copy has not sampled yet, and does not from then on. In any slot
-t >= h + 2 the proof is there: in slot t - 1 > h the neighbour has heard this run, which told less, or nobody. It comes
-before the exchange of slot t is over, hence before the copy may sample.
+Why an old copy is exposed in time. Assume that an honest neighbour remembers more than the copy knows, and that its
+messages arrive in every exchange. The run that was lost ended before this one began, so the last slot of which it sent
+a message is h at the latest (h - 1 by its own clock; clocks may differ by less than a slot). In the first exchange of
+slot h or later the neighbour echoes the higher counter, with proof or without: the copy has not sampled yet, and does
+not from then on. In any slot t >= h + 2 the proof is there: for slot t - 1 > h the neighbour has received a message of
+this run, with a lower counter, or none. The proof arrives before the exchange of slot t is over, hence before the copy
+may sample.
 
-What a neighbour says in slot t it wrote before it heard slot t. So an old message must not vouch: samples that are lost
-may be as young as the slot that was sealed last, and only what neighbours say of later slots can know of them.
+A neighbour writes its message of slot t before it receives those of slot t. So an old message must not vouch: samples
+that are lost may be as young as the slot that was sealed last, and only messages of later slots can know of them.
 
-Why an echo of the copy's own words does not vouch. A neighbour that has lost its memory, or is new, hears the copy,
-remembers that, and echoes it in the next slot. Such an echo knows nothing of what was lost. So the folder keeps with
-every commit the last slot c up to which its ledger was known to be complete (`complete_until`): the last one that was
-told by a run which could sample. A neighbour vouches only if its memory of the node reaches back to slot c or further:
-it would know of every later sample that it heard. What runs that nobody has vouched for tell is of slots after c,
-because a folder seals no slot twice and c is not moved by them. So a memory that such runs have begun never reaches
-back far enough, however often the node is restarted, or the same copy put back.
+Why an echo of the copy's own messages does not vouch. A neighbour that has lost its memory, or is new, receives a
+message of the copy, remembers it, and echoes it in the next slot. Such an echo knows nothing of what was lost. So the
+folder keeps with every commit the last slot c up to which its ledger was known to be complete (`complete_until`): the
+last one of which a run that could sample sent a message. A neighbour vouches only if its memory of the node reaches
+back to slot c or further: it would know of every later sample that it received. Messages of runs that nobody has
+vouched for are of slots after c, because a folder seals no slot twice and such runs do not move c. So a memory that
+began with such runs never reaches back far enough, however often the node is restarted, or the same copy put back.
 
 - c is moved when a sample is paid, in the same transaction; when a slot is released while the node may sample, which
   includes the slot in whose exchange the node is vouched for; and when a loss is confirmed. An old copy has an old c.
-- One message of a slot c may be told by two runs: the sample that was stored and not released yet is told again after
-  a restart. Whoever knows no more than that vouches, and rightly: its exchange is still open, so no later slot has been
-  sealed, and nothing can be lost.
-- How far a memory reaches back (`since`) is the slot in which the neighbour first heard the node, or heard the counter
-  rise with a sample: a sample is told by runs that were vouched for, and its slot is at most c. A counter that the
-  neighbour learns later, from a run that waits, because it had missed the sample, does not shorten its memory. So two
-  nodes that were cut off by the same power failure vouch for each other, whichever of them speaks first.
-- Neighbours of version 0.1.0 do not say how far back they remember. For them it is the slot in which they first heard
-  the counter, which is later or the same: they vouch less often, and for nothing more.
-- After time that has passed unseen (`doubt`) c is the last slot that was told before. A snapshot of this process, told
-  from the same memory, cannot be vouched for by what it says itself.
-- When a clock that was ahead has come back and is accepted (`begin_again`), slots are told a second time, so numbers no
-  longer tell what came first. c is then the last slot before them that was released. A memory that reaches back to a
-  slot that is still to come can only be of the clock that was ahead, when numbers did tell: it is compared with the c
-  of that time (`complete_ahead`), as long as the clock is not set ahead again.
+- Two runs may send the message of a slot c: a sample that was stored and not released yet is sent again after a
+  restart. A neighbour that knows no more than that vouches, and rightly: its exchange is still open, so no later slot
+  has been sealed, and nothing can be lost.
+- How far a memory reaches back (`since`) is the slot in which the neighbour first received a message of the node, or
+  one whose counter rose with a sample: samples are sent by runs that were vouched for, and their slots are at most c. A
+  counter that the neighbour learns later, from a run that waits, because it had missed the sample, does not shorten its
+  memory. So two nodes that were cut off by the same power failure vouch for each other, whichever sends first.
+- Neighbours of version 0.1.0 do not send how far back they remember. For them it is the slot in which they first
+  received the counter, which is later or the same: they vouch less often, and for nothing more.
+- After time that has passed unseen (`doubt`) c is the last slot of which a message was sent before. A snapshot of this
+  process, with the same memory, cannot be vouched for by echoes of its own messages.
+- When a clock that was ahead has come back and is accepted (`begin_again`), messages of the same slots are sent a
+  second time, so numbers of slots no longer show what came first. c is then the last slot before them that was
+  released. A memory that reaches back to a slot that is still to come can only be of the clock that was ahead, when
+  numbers did show it: it is compared with the c of that time (`complete_ahead`), as long as the clock is not set ahead
+  again.
 - An empty ledger may begin: there is nothing yet that anybody could remember. A folder that was emptied is exposed by
   a proof, as any old copy.
 - What a neighbour echoes is on its disk before (`NeighbourMemory`): after a crash it does not remember less than that.
 
 Vouching before the next seal. A message of slot h comes after the seal of slot h, which is lost to a node that has to
-wait for it. So a neighbour whose link to the node comes up says at once what it remembers, after the exchange of slot
-h - 1 has had its whole time and before slot h is sealed (`Newcomers`), always with its proof. Such a word vouches as a
-message of slot h does; and if *all* neighbours of slot h have given theirs since the start, everybody has had a say,
-and the node may sample in slot h already. Why an old copy is exposed all the same:
+wait for it. So a neighbour whose link to the node comes up sends at once what it remembers, after the exchange of slot
+h - 1 has had its complete time and before slot h is sealed (`Newcomers`), always with its proof. Such an early message
+vouches as a message of slot h does; and if *all* neighbours of slot h have sent theirs since the start, nobody is left
+to wait for, and the node may sample in slot h already. Why an old copy is exposed all the same:
 
-- No run of the node that ended before this start has told slot h or a later one: by its clock, which is this one's, h
-  was not sealed yet. So whatever is lost was told of slots up to h - 1.
-- An honest neighbour has heard it before it wrote. Like every exchange this relies on a message being heard before the
-  exchange of its slot is over, or never: one that the lost run has sent may still be on its way when the link to the
-  new run comes up, and that is why the neighbour waits until then. It also says nothing if it was not there for the
-  whole exchange, or stood still.
-- Its proof comes with the word, so that there is no mere word of an honest neighbour to wait for. A word without proof
-  is treated as any other: two slots.
-- The word counts only for the slot that this node seals next. A neighbour whose clock differs by so much that it means
-  another slot is not believed early, nor is an old word that comes late.
-- Whoever says nothing early, because it is down, has just started itself, or is of version 0.1.0, is waited for as
-  before: the node does not sample before an exchange is over in which it could speak.
+- No run of the node that ended before this start has sent a message of slot h or a later one: by its clock, which is
+  this one's, h was not sealed yet. So whatever is lost was sent in messages of slots up to h - 1.
+- An honest neighbour has received them before it wrote. Like every exchange this relies on a message arriving before
+  the exchange of its slot is over, or never: one that the lost run has sent may still be on its way when the link to
+  the new run comes up, and that is why the neighbour waits until then. It also sends nothing early if it was not
+  running during the complete exchange, or stood still.
+- The proof comes with the early message, so that no honest neighbour makes a claim whose proof has to be waited for. A
+  claim without proof is treated as any other: it costs two slots.
+- The early message counts only for the slot that this node seals next. A neighbour whose clock differs by so much that
+  it means another slot is not believed early, nor is an old message that arrives late.
+- A neighbour that sends nothing early, because it is down, has just started itself, or is of version 0.1.0, is waited
+  for as before: the node does not sample before an exchange is over in which it could send its message.
 
-If everybody who can be heard has forgotten the node, nobody is left to decide but the operator (`nobody_remembers`).
+If every neighbour that sends messages has forgotten the node, only the operator can decide (`nobody_remembers`).
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ __all__ = ["Trust", "distrust", "needs_operator", "rollback_text", "unproven_tex
 _REMEMBERED = 1000
 _PATIENCE = 2
 _MOST_UNPROVEN = 1 << 40
-"""Nobody counts on from more than this on a mere claim: it is a sample a second for thirty thousand years."""
+"""Largest counter to which a claim without proof is limited: one sample per second for thirty thousand years."""
 
 Verdict = Literal["lost", "unproven"]
 
@@ -102,7 +104,7 @@ class Trust:
     shown_by  that neighbour
     since     the first slot whose messages can vouch; None before the start
     first     the earliest slot of a message that could vouch
-    listened  whether all have had their say since then
+    listened  whether all neighbours could send a message since then
     claims    counters beyond the ledger's that neighbours echo without proof, by name
     settled   whether the time to prove them is over
     spoken    neighbours that have sent what they remember between the start and the next seal
@@ -149,7 +151,7 @@ class Trust:
 
     @property
     def nobody_remembers(self) -> bool:
-        """Whether neighbours have spoken, and had their time, and none of them remembers this ledger from before."""
+        """Whether neighbours have sent messages, had time to, and none of them remembers this ledger from before."""
         return self.settled and not self.vouched and self.lost_at is None
 
     def start(self, last: int, following: int) -> None:
@@ -169,7 +171,7 @@ class Trust:
     def begin_again(self, known: int, following: int, *, alone: bool) -> None:
         """Let slots begin again with `following`, the next one to be sealed; `known` is the last one released before.
 
-        Whoever is `alone` in a network needs nobody to vouch.
+        A server that is `alone` in a network needs nobody to vouch.
         """
         self.complete_ahead = self.complete_until if self.complete_until >= following else -1
         self.complete_until = min(self.complete_until, known)
@@ -239,7 +241,7 @@ class Trust:
             self.complete_until = max(slot, self.complete_until)
 
     def end_exchange(self, slot: int) -> list[str]:
-        """End the exchange of a slot; return the neighbours whose claims are worth nothing from now on."""
+        """End the exchange of a slot; return the neighbours whose claims are ignored from now on."""
         unproven: list[str] = []
         if not self.settled and self.first is not None and slot >= self.first:
             self.listened, self.settled = True, slot >= self.first + _PATIENCE
@@ -250,7 +252,7 @@ class Trust:
     def _is_unknown(self, slot: int, counter: int) -> bool:
         """Whether this ledger had not paid for this many samples by that slot.
 
-        More than it has now, or as many, but in this run and later: then the neighbour heard them of another run.
+        More than it has now, or as many, but in this run and later: then another run has sent them to the neighbour.
         """
         newer = self.counter - counter
         return newer < 0 or (newer < len(self.paid_in) and slot < self.paid_in[-1 - newer])
@@ -272,9 +274,9 @@ class Trust:
             self.counter = counter
             self.paid_in.clear()
 
-    def confirm(self, counter: int, told: int) -> None:
-        """Go on from the counter of a booked loss; the ledger is complete up to the last slot that was told."""
-        self.counter, self.complete_until = counter, told
+    def confirm(self, counter: int, last_sent: int) -> None:
+        """Go on from the counter of a booked loss; the ledger is complete up to `last_sent`, the last slot sent."""
+        self.counter, self.complete_until = counter, last_sent
         self.shown_at = None
         self.vouched = self.listened = self.settled = True
         self.claims.clear()

@@ -29,7 +29,7 @@ from dpcrowd.node.wire import Sign
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.account import Account
 
-__all__ = ["Recorder"]
+__all__ = ["NodeRecorder"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -37,7 +37,7 @@ _RECENT_STEPS = 64  # steps whose instructions may still fail
 _LAST_LINE = 256  # bytes reserved for the last line
 
 
-class Recorder:
+class NodeRecorder:
     """The recorder of one run of a node.
 
     text_of  returns the text of network.toml of the revision with this number; None: the file no longer exists

@@ -7,9 +7,9 @@ a backup.
 
 from dpcrowd.node.storage.failures import SlotTaken, StorageError
 from dpcrowd.node.storage.journal import Journal
-from dpcrowd.node.storage.ledger import LedgerStore, Sample
+from dpcrowd.node.storage.ledger import LedgerStore, StoredSample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
-from dpcrowd.node.storage.records import RecordRow, Records
+from dpcrowd.node.storage.records import RecordRow, RecordStore
 from dpcrowd.node.storage.releases import Releases
 from dpcrowd.node.storage.storage import Storage, forget_journal
 
@@ -20,13 +20,13 @@ __all__ = [
     "LedgerStore",
     "Memory",
     "RecordRow",
-    "Records",
+    "RecordStore",
     "Refusal",
     "Refusals",
     "Releases",
-    "Sample",
     "SlotTaken",
     "Storage",
     "StorageError",
+    "StoredSample",
     "forget_journal",
 ]

@@ -28,11 +28,11 @@ from dpcrowd.privacy.network_guarantee import NetworkGuarantee, Slots, UserBound
 from dpcrowd.privacy.payments import Payment
 from dpcrowd.privacy.units import format_epsilon, utc_text
 
-__all__ = ["LedgerStore", "Sample"]
+__all__ = ["LedgerStore", "StoredSample"]
 
 
 @dataclass(frozen=True)
-class Sample:
+class StoredSample:
     """What was drawn for a slot: after a crash the same values are sent again, never new ones."""
 
     counter: int
@@ -246,14 +246,14 @@ class LedgerStore:
         """Return the nano-epsilon of all payments ever made, by all networks, confirmed losses included."""
         return self._count_and_total()[1]
 
-    def sample(self, opens_ns: int) -> Sample | None:
+    def sample(self, opens_ns: int) -> StoredSample | None:
         """Return what this network drew for the slot opening at `opens_ns`; None if nothing, or no longer stored."""
         row = self._reader.row(
             "SELECT counter, slot, nano, noisy FROM ledger JOIN noisy USING (counter) "
             "WHERE network = ? AND kind = 'sample' AND opens_ns = ?",
             (self._network, opens_ns),
         )
-        return None if row is None else Sample(*row)
+        return None if row is None else StoredSample(*row)
 
     def check(self) -> None:
         """Refuse a ledger whose payments do not add up to its account: nothing may be spent from it."""

@@ -97,7 +97,7 @@ LEDGER_STEPS: tuple[Step, ...] = (
             payments INTEGER NOT NULL,
             at_ns INTEGER NOT NULL,
             moved_ns INTEGER NOT NULL CHECK (moved_ns > 0))""",
-        # What a neighbour said is worth little to it without its signature: it need not believe others.
+        # A counter without the neighbour's signature is worth little: the neighbour need not believe others.
         "ALTER TABLE neighbour ADD COLUMN proof BLOB NOT NULL DEFAULT x''",
     ),
     (
@@ -136,7 +136,7 @@ LEDGER_STEPS: tuple[Step, ...] = (
             FROM event JOIN promise USING (network) WHERE kind = 'new-horizon' AND span_ns IS NULL""",
     ),
     (
-        # How far back the memory of a neighbour reaches; without it, to the slot in which the counter was first said.
+        # How far back the memory of a neighbour reaches; without it, to the slot in which the counter was first sent.
         "ALTER TABLE neighbour ADD COLUMN since INTEGER",
         # The last slot up to which this ledger was known to be complete, because the node could sample then.
         "CREATE TABLE complete (network TEXT PRIMARY KEY, until_slot INTEGER NOT NULL)",

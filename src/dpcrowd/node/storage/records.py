@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dpcrowd.node.storage.database import Database
 
-__all__ = ["RecordRow", "Records", "forget_records", "put_records"]
+__all__ = ["RecordRow", "RecordStore", "forget_records", "put_records"]
 
 
 class RecordRow(NamedTuple):
@@ -25,7 +25,7 @@ class RecordRow(NamedTuple):
     content: bytes
 
 
-class Records:
+class RecordStore:
     """The stored records of one network."""
 
     def __init__(self, reader: Database, network: str) -> None:

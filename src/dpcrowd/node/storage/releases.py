@@ -118,8 +118,8 @@ def put_smoothed(connection: sqlite3.Connection, network: str, release: SlotRele
     d = len(release.regions)
     shape = len(smoothed.slots), d
     if smoothed.estimate.shape != shape or smoothed.variance.shape != shape:
-        given = smoothed.estimate.shape
-        raise BadInput(f"{shape[0]} smoothed slots of {d} regions need as many numbers; given {given}.")
+        size = smoothed.estimate.shape
+        raise BadInput(f"{shape[0]} smoothed slots of {d} regions need as many numbers; given {size}.")
     regions = _regions_id(connection, release.regions)
     rows = []
     for slot, estimate, variance in zip(smoothed.slots.tolist(), smoothed.estimate, smoothed.variance, strict=True):

@@ -34,7 +34,7 @@ from dpcrowd.node.storage.notes import (
     put_memory,
     put_refusals,
 )
-from dpcrowd.node.storage.records import RecordRow, Records, forget_records, put_records
+from dpcrowd.node.storage.records import RecordRow, RecordStore, forget_records, put_records
 from dpcrowd.node.storage.releases import Releases, put_release, put_smoothed
 
 __all__ = ["Storage", "forget_journal"]
@@ -67,7 +67,7 @@ class Storage:
         self.releases = Releases(reader, network)
         self.refusals = Refusals(database, reader, network)
         self.memory = Memory(database, reader, network)
-        self.records = Records(reader, network)
+        self.records = RecordStore(reader, network)
         self.events = Events(database, reader, network)
         self.migrated_from: Path | None = None
         self.is_new = False  # whether opening it created the ledger

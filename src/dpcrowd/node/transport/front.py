@@ -5,8 +5,8 @@ failed handshake per 100 ms, accepts nobody meanwhile, and when the descriptors 
 connections with a few random bytes stopped a node permanently (Zenoh 1.10; eclipse-zenoh/zenoh issue 2685). So Zenoh
 listens on Unix sockets in a folder that only this user can open, one for each neighbour that calls, and TLS ends here:
 
-- a limited number of connections may wait, and the newest is always accepted (`Waiting`), so that a neighbour gets in
-  while others crowd the port;
+- a limited number of connections may wait, and the newest is always accepted (`WaitingConnections`), so that a
+  neighbour gets in while others crowd the port;
 - a handshake has to finish within some seconds;
 - a certificate has to be valid, signed by the authority, and that of a neighbour that calls this server; its common
   name decides to which session the connection goes, and that session has only the rights of this neighbour;
@@ -30,7 +30,7 @@ from typing import Any
 from dpcrowd.errors import BadInput
 from dpcrowd.node.connections.listener import Listener
 from dpcrowd.node.connections.tally import Tally
-from dpcrowd.node.connections.waiting import Waiting
+from dpcrowd.node.connections.waiting import WaitingConnections
 from dpcrowd.node.transport.caller import Caller, Reason
 from dpcrowd.node.transport.known import KnownAddresses
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
@@ -73,7 +73,7 @@ class Front:
         self._context, self._sessions, self._neighbours = context, sessions, neighbours
         self._rate, self._known_addresses, self._tally = rate, known, tally
         self._listener = Listener(sockets, self._accepted, places=_KNOWN_PLACES)
-        self._waiting: Waiting[Caller] = Waiting(
+        self._waiting: WaitingConnections[Caller] = WaitingConnections(
             waiting, per_address=max(waiting // 4, _KNOWN_PLACES), is_known=lambda address: address in known
         )
         self._callers: set[Caller] = set()

@@ -24,7 +24,7 @@ from dpcrowd.arrays import Truth
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.data.weeks import mmwr_range, mmwr_week_end
 
-__all__ = ["FLU_WEEKS", "MULTI_FLU_WEEKS", "STATES", "Series", "parse_ilinet", "parse_nchs"]
+__all__ = ["FLU_WEEKS", "MULTI_FLU_WEEKS", "STATES", "WeeklyCounts", "parse_ilinet", "parse_nchs"]
 
 Week = tuple[int, int]
 FLU_WEEKS: tuple[Week, Week] = ((2002, 40), (2017, 47))
@@ -43,7 +43,7 @@ NCHS_COLUMNS = ("geoid", "state", "age", "mmwr_year_week", "deaths_from_pneumoni
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class WeeklyCounts:
     """Weekly counts: the Saturday that ends each week, the regions, int64 (weeks, regions)."""
 
     weeks: tuple[str, ...]
@@ -51,7 +51,7 @@ class Series:
     counts: Truth
 
 
-def parse_ilinet(text: str, weeks: tuple[Week, Week] = FLU_WEEKS) -> Series:
+def parse_ilinet(text: str, weeks: tuple[Week, Week] = FLU_WEEKS) -> WeeklyCounts:
     """Return the national ILITOTAL per week from the text of ILINet.csv."""
     cells: dict[tuple[date, str], int] = {}
     for line, row in _rows(text, "ILINet.csv", ILINET_COLUMNS):
@@ -62,7 +62,7 @@ def parse_ilinet(text: str, weeks: tuple[Week, Week] = FLU_WEEKS) -> Series:
     return _series(cells, ("count",), weeks, "ILINet.csv")
 
 
-def parse_nchs(text: str, weeks: tuple[Week, Week] = MULTI_FLU_WEEKS) -> Series:
+def parse_nchs(text: str, weeks: tuple[Week, Week] = MULTI_FLU_WEEKS) -> WeeklyCounts:
     """Return deaths with pneumonia or influenza per state and week from the text of table pp7x-dyj2."""
     cells: dict[tuple[date, str], int] = {}
     areas = {*STATES, CITY}
@@ -133,7 +133,7 @@ def _put(
 
 def _series(
     cells: dict[tuple[date, str], int], regions: tuple[str, ...], weeks: tuple[Week, Week], file: str
-) -> Series:
+) -> WeeklyCounts:
     ends = mmwr_range(*weeks)
     counts = np.empty((len(ends), len(regions)), dtype=np.int64)
     for t, end in enumerate(ends):
@@ -142,4 +142,4 @@ def _series(
             if value is None:
                 raise BadInput(f"{file} has no {region} for the week ending {end}; the download may be incomplete.")
             counts[t, k] = value
-    return Series(tuple(end.isoformat() for end in ends), regions, counts)
+    return WeeklyCounts(tuple(end.isoformat() for end in ends), regions, counts)

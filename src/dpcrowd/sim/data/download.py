@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, DpcrowdError
-from dpcrowd.sim.data.cdc import FLU_WEEKS, Series, parse_ilinet, parse_nchs
+from dpcrowd.sim.data.cdc import FLU_WEEKS, WeeklyCounts, parse_ilinet, parse_nchs
 from dpcrowd.sim.data.tables import read_text
 
 __all__ = ["DownloadFailed", "convert", "fetch", "fetch_flu", "fetch_multi_flu"]
@@ -51,7 +51,7 @@ class DownloadFailed(DpcrowdError):
     """The publisher could not be reached, or sent something unexpected."""
 
 
-def fetch(name: str, open_url: Opener = urllib.request.urlopen) -> Series:
+def fetch(name: str, open_url: Opener = urllib.request.urlopen) -> WeeklyCounts:
     """Download flu or multi-flu; DownloadFailed says what failed and what to do instead."""
     steps = {"flu": fetch_flu, "multi-flu": fetch_multi_flu}
     try:
@@ -63,7 +63,7 @@ def fetch(name: str, open_url: Opener = urllib.request.urlopen) -> Series:
         raise DownloadFailed(f"cannot download {name} from the CDC: {reason.rstrip('.')}. {BY_HAND[name]}") from None
 
 
-def fetch_flu(open_url: Opener = urllib.request.urlopen) -> Series:
+def fetch_flu(open_url: Opener = urllib.request.urlopen) -> WeeklyCounts:
     """Download the national ILINet data of FluView: a POST whose answer is a zip of CSV files."""
     first, last = FLU_WEEKS[0][0] - FIRST_SEASON_YEAR, FLU_WEEKS[1][0] - FIRST_SEASON_YEAR
     question = {
@@ -78,7 +78,7 @@ def fetch_flu(open_url: Opener = urllib.request.urlopen) -> Series:
     return parse_ilinet(_unzip(_download(request, open_url), "ILINet.csv"))
 
 
-def fetch_multi_flu(open_url: Opener = urllib.request.urlopen) -> Series:
+def fetch_multi_flu(open_url: Opener = urllib.request.urlopen) -> WeeklyCounts:
     """Download table pp7x-dyj2 of data.cdc.gov, page by page."""
     text = ""
     for page in range(PAGES):
@@ -91,7 +91,7 @@ def fetch_multi_flu(open_url: Opener = urllib.request.urlopen) -> Series:
     return parse_nchs(text)
 
 
-def convert(name: str, path: Path) -> Series:
+def convert(name: str, path: Path) -> WeeklyCounts:
     """Read the series from a file that the user got from the publisher: CSV, or FluView's zip."""
     if name == "flu" and path.suffix.lower() == ".zip":
         try:

@@ -104,7 +104,7 @@ class NetworkPlan:
     remarks         what cannot be reached, and what the plan assumes
     server_names    those of a network.toml or of a file of shares; None: the servers have no names yet
     groups          what is predicted of small regions that share one draw of noise
-    share_width     by which part public shares may be wrong, as a network.toml states it; None: it does not, or this
+    share_width     typical relative error of public shares, as a network.toml states it; None: it does not, or this
                     network could not learn them
     model           the process model that servers know, if any
     """

@@ -19,7 +19,7 @@ from dpcrowd.experiments.claims.cases import (
     values_close,
 )
 from dpcrowd.experiments.claims.findings import (
-    Finding,
+    ClaimFinding,
     agrees,
     at_most,
     below,
@@ -305,7 +305,7 @@ def test_negligible() -> None:
         lambda broken, fine: negligible(broken),
     ],
 )
-def test_a_scheme_that_diverged_fails(bad: float, test: Callable[[Values, Values], Finding]) -> None:
+def test_a_scheme_that_diverged_fails(bad: float, test: Callable[[Values, Values], ClaimFinding]) -> None:
     """A run that blew up must neither raise nor pass."""
     runs = values(1.0).runs.copy()
     runs[2] = bad

@@ -12,7 +12,7 @@ from claims_support import World, made_up_plan, timed, turned_round
 from dpcrowd.experiments.claims import CLAIMS, Part, Verdict, judge, judge_all, why_not_judged
 from dpcrowd.experiments.claims.cases import Case, Failures, decide
 from dpcrowd.experiments.claims.claim import combine
-from dpcrowd.experiments.claims.findings import Finding, cannot_tell
+from dpcrowd.experiments.claims.findings import ClaimFinding, cannot_tell
 from dpcrowd.experiments.claims.reasons import REASONS
 from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
 from dpcrowd.experiments.figures import FIGURES
@@ -177,13 +177,13 @@ def test_what_holds_by_construction_is_marked() -> None:
 
 def test_why_nothing_could_be_decided() -> None:
     """More runs do not help where there is nothing to run."""
-    wide = Case("a", 1, lambda _: Finding("undecided", "", ""))
+    wide = Case("a", 1, lambda _: ClaimFinding("undecided", "", ""))
     untimed = Case("b", 0, lambda _: cannot_tell("", "", "It was not timed."))
     assert decide([untimed]).reason == "It was not timed."
     assert "too wide" in decide([wide]).reason
     assert "It was not timed. The intervals" in decide([wide, untimed]).reason
     assert decide([wide], undecided="It is late.").reason.startswith("It is late. The intervals")
-    failing = Case("c", 3, lambda _: Finding("does not hold", "", ""))
+    failing = Case("c", 3, lambda _: ClaimFinding("does not hold", "", ""))
     assert decide([failing, wide], repr).reason == repr(Failures(("c",), 4))
     assert decide([failing, wide]).reason == "The recorded numbers point to no reason."
 
@@ -203,7 +203,7 @@ def test_intervals_of_all_cases_are_counted_together() -> None:
     asked = []
 
     def case(intervals: int) -> Case:
-        return Case("", intervals, lambda tests: asked.append(tests) or Finding("holds", "", ""))  # type: ignore[func-returns-value]
+        return Case("", intervals, lambda tests: asked.append(tests) or ClaimFinding("holds", "", ""))  # type: ignore[func-returns-value]
 
     decide([case(2), case(3), case(0)])
     assert asked == [5, 5, 5]

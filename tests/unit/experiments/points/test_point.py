@@ -16,7 +16,9 @@ from dpcrowd.sim.fit import fit
 from dpcrowd.sim.tuned import Tuned
 
 LINEAR = load("linear", slots=60)
-POINT = Point("linear", (SchemeEntry("dpcrowd", "dpcrowd"), SchemeEntry("uniform", "uniform", whole=True)), density=0.3)
+POINT = Point(
+    "linear", (SchemeEntry("dpcrowd", "dpcrowd"), SchemeEntry("uniform", "uniform", stream_window=True)), density=0.3
+)
 WHERE = {"seed": 0, "servers": 8}
 
 

@@ -38,10 +38,10 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[SimulationConfig]:
     """The simulations that a search asks for. None is run: the first, of the present parameters, scores best."""
     configs: list[SimulationConfig] = []
 
-    def evaluate(config: SimulationConfig) -> search.Scores:
+    def evaluate(config: SimulationConfig) -> search.TuningScores:
         configs.append(config)
         score = 0.1 if len(configs) == 1 else 0.2
-        return search.Scores(score, score, coverage=0.95)
+        return search.TuningScores(score, score, coverage=0.95)
 
     monkeypatch.setattr(search, "evaluate", evaluate)
     return configs
@@ -157,9 +157,11 @@ def test_a_variance_is_never_searched_by_error_alone(how: dict[str, str]) -> Non
 def test_no_candidate_may_buy_its_score_with_coverage(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the score says: below 90%, and below the present coverage, parameters are refused."""
 
-    def tempting(config: Any) -> search.Scores:
+    def tempting(config: Any) -> search.TuningScores:
         present = config.tuning.theta == 2.5 and config.tuning.xi == 0.05
-        return search.Scores(0.1, 0.1, coverage=0.93) if present else search.Scores(0.01, 0.01, coverage=0.89)
+        return (
+            search.TuningScores(0.1, 0.1, coverage=0.93) if present else search.TuningScores(0.01, 0.01, coverage=0.89)
+        )
 
     monkeypatch.setattr(search, "evaluate", tempting)
     tuned = tune_sampling("dpcrowd", COUNTS, objective=objective, runs=1, evaluations=12, jobs=1, **SMALL)
@@ -218,10 +220,10 @@ def test_a_budget_that_lasts_is_preferred() -> None:
 def test_of_budgets_that_do_not_last_the_longest_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all candidates run out of budget, one of them has to be the answer, and the result has to say so."""
     lost = iter(np.linspace(0.9, 0.5, 100))
-    scores = [search.Scores(0.1, 0.1, 0.95, 4, 1.0, 0.8)]
+    scores = [search.TuningScores(0.1, 0.1, 0.95, 4, 1.0, 0.8)]
 
-    def exhausted(_config: Any) -> search.Scores:
-        scores.append(search.Scores(0.1, 0.1, 0.95, 4, 1.0, next(lost)))
+    def exhausted(_config: Any) -> search.TuningScores:
+        scores.append(search.TuningScores(0.1, 0.1, 0.95, 4, 1.0, next(lost)))
         return scores[-1]
 
     monkeypatch.setattr(search, "evaluate", exhausted)

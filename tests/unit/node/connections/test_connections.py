@@ -14,12 +14,12 @@ import pytest
 from dpcrowd.node.connections.descriptors import open_files, shares
 from dpcrowd.node.connections.listener import Listener, bind, limited_address
 from dpcrowd.node.connections.tally import Tally
-from dpcrowd.node.connections.waiting import Waiting
+from dpcrowd.node.connections.waiting import WaitingConnections
 
 
 def test_the_newest_is_let_in_and_the_oldest_of_the_greediest_address_leaves() -> None:
     """If the newest were turned away, whoever fills all places first would keep everybody else out."""
-    waiting: Waiting[str] = Waiting(3)
+    waiting: WaitingConnections[str] = WaitingConnections(3)
     assert waiting.enter("greedy 1", "greedy", 1.0) is None
     assert waiting.enter("honest", "honest", 2.0) is None
     assert waiting.enter("greedy 2", "greedy", 3.0) is None
@@ -31,7 +31,7 @@ def test_the_newest_is_let_in_and_the_oldest_of_the_greediest_address_leaves() -
 
 def test_a_flood_from_one_address_displaces_itself_alone() -> None:
     """A connection from elsewhere keeps its place for as long as it needs it."""
-    waiting: Waiting[object] = Waiting(10)
+    waiting: WaitingConnections[object] = WaitingConnections(10)
     waiting.enter("honest", "honest", 0.0)
     for number in range(1000):
         waiting.enter(number, "flood", float(number))
@@ -42,7 +42,9 @@ def test_a_flood_from_one_address_displaces_itself_alone() -> None:
 
 def test_a_known_address_keeps_its_places_whoever_else_comes() -> None:
     """A neighbour that comes back during an attack from a thousand addresses has to get in."""
-    waiting: Waiting[object] = Waiting(10, per_address=2, is_known=lambda address: address == "neighbour")
+    waiting: WaitingConnections[object] = WaitingConnections(
+        10, per_address=2, is_known=lambda address: address == "neighbour"
+    )
     waiting.enter("neighbour", "neighbour", 0.0)
     for number in range(1000):
         waiting.enter(number, f"address {number}", float(number))
@@ -54,7 +56,7 @@ def test_a_known_address_keeps_its_places_whoever_else_comes() -> None:
 
 def test_who_has_begun_as_it_should_leaves_last() -> None:
     """Behind one address there may be a neighbour and somebody who only connects."""
-    waiting: Waiting[str] = Waiting(2)
+    waiting: WaitingConnections[str] = WaitingConnections(2)
     waiting.enter("handshake", "same", 0.0)
     waiting.advance("handshake")
     waiting.enter("silent", "same", 1.0)
@@ -66,7 +68,7 @@ def test_who_has_begun_as_it_should_leaves_last() -> None:
 
 def test_a_place_is_free_again_after_it_was_left() -> None:
     """Places that leak would fill up in the end, and everybody would displace everybody."""
-    waiting: Waiting[object] = Waiting(4, is_known=lambda address: address == "known")
+    waiting: WaitingConnections[object] = WaitingConnections(4, is_known=lambda address: address == "known")
     for turn in range(100):
         for address in ("known", "other"):
             waiting.enter((turn, address), address, float(turn))
@@ -78,7 +80,7 @@ def test_a_place_is_free_again_after_it_was_left() -> None:
 
 def test_those_who_wait_too_long_are_named() -> None:
     """Without it a silent connection would hold its place until the next crowd."""
-    waiting: Waiting[str] = Waiting(4)
+    waiting: WaitingConnections[str] = WaitingConnections(4)
     for number in range(3):
         waiting.enter(f"{number}", "address", float(number))
     assert waiting.overdue(2.0) == ["0", "1"]

@@ -244,7 +244,7 @@ def test_a_server_that_was_down_takes_the_horizon_of_all_when_it_starts(tmp_path
         await pair.live(range(5, 10))
         assert pair.promise("a").since_ns == opens(7)
         b = pair.start("b")
-        assert "A new horizon begins with slot 7" in b.found
+        assert "A new horizon begins with slot 7" in b.start_text
         assert pair.promise("b").since_ns == opens(7)
         assert len(pair.events("b")) == 1
         assert b.executor.machine.server.horizon == 7
@@ -271,7 +271,7 @@ def test_a_restart_begins_no_horizon_a_second_time(tmp_path: Path) -> None:
         await pair.stop("a")
         pair.start("a")
         assert pair.node("a").executor.machine.server.horizon == 6
-        assert pair.node("a").found.startswith("goes on after slot 7")
+        assert pair.node("a").start_text.startswith("goes on after slot 7")
         assert len(pair.events("a")) == 1
         assert (await pair.node("a").budget()).spent == sum(nano for slot, nano in spent.items() if slot >= 6) / NANO
         await pair.stop("b")

@@ -60,7 +60,7 @@ def test_tokens_and_log_level_are_taken(file: Path) -> None:
     text = re.sub(r"checkin = .*", f'checkin = ["{hashed}"]', file.read_text(encoding="utf-8"))
     file.write_text(text.replace('level = "info"', 'level = "debug"'), encoding="utf-8")
     changes = reread(state)
-    assert (changes.taken, changes.left) == (("tokens.checkin", "log.level"), ())
+    assert (changes.applied, changes.waiting) == (("tokens.checkin", "log.level"), ())
     assert changes.config.tokens.rights_of("another token of mine") == {"checkin", "read"}
     assert changes.config.log.level == "debug"
     assert (changes.sign, changes.https, changes.following) == (None, None, None)
@@ -77,8 +77,8 @@ def test_what_needs_a_restart_is_named_and_left(file: Path) -> None:
     text = re.sub(r"\ntransport = (?!\[\"tls/127.0.0.1:9).*", "", file.read_text(encoding="utf-8"))
     file.write_text(text, encoding="utf-8")
     changes = reread(state)
-    assert changes.taken == ()
-    assert changes.left == (
+    assert changes.applied == ()
+    assert changes.waiting == (
         "data",
         "keys.key",
         "listen.transport",
@@ -100,14 +100,14 @@ def test_the_certificate_of_https_is_taken_where_it_lies_or_from_another_place(f
     key.write_bytes(fresh.key.read_bytes())
     changes = reread(state)
     assert isinstance(changes.https, ssl.SSLContext)
-    assert (changes.taken, changes.left) == ((), ())
+    assert (changes.applied, changes.waiting) == ((), ())
     after = replace(state, config=changes.config, content=changes.content)
     assert reread(after).https is None
     elsewhere = web.mint("localhost")
     change(file, str(served), str(elsewhere.certificate))
     change(file, str(key), str(elsewhere.key))
     changes = reread(after)
-    assert changes.taken == ("listen.http_certificate", "listen.http_key")
+    assert changes.applied == ("listen.http_certificate", "listen.http_key")
     assert changes.config.listen.http_key == elsewhere.key
     assert changes.https is not None
 
@@ -118,11 +118,11 @@ def test_from_http_to_https_is_a_restart(file: Path) -> None:
     text = re.sub(r"http_(certificate|key) = .*\n", "", file.read_text(encoding="utf-8"))
     file.write_text(text, encoding="utf-8")
     changes = reread(state)
-    assert changes.left == ("listen.http_certificate", "listen.http_key")
+    assert changes.waiting == ("listen.http_certificate", "listen.http_key")
     assert changes.config == state.config
     plain = running(file)
     file.write_text(text.replace("[listen]", '[listen]\nhttp_certificate = "x"\nhttp_key = "y"'), encoding="utf-8")
-    assert reread(plain).left == ("listen.http_certificate", "listen.http_key")
+    assert reread(plain).waiting == ("listen.http_certificate", "listen.http_key")
     assert reread(plain).https is None
 
 

@@ -118,9 +118,9 @@ def test_only_a_folder_that_this_start_has_made_is_called_new(net: Path) -> None
     """After a restart inside the first slot "the folder is new" would look as if the ledger were gone."""
     node = net / "server-1" / "node.toml"
     with open_node(node) as live:
-        assert live.found == "the folder is new: nothing is known, nothing was spent."
+        assert live.start_text == "the folder is new: nothing is known, nothing was spent."
     with open_node(node) as live:
-        assert live.found == "no estimates are stored: begins anew. Nothing was spent."
+        assert live.start_text == "no estimates are stored: begins anew. Nothing was spent."
 
 
 def test_a_node_that_cannot_pay_does_not_claim_to_sample(net: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_silent_feed_is_a_warning_until_it_has_spoken_for_a_slot(tmp_path: Pat
             await it.seal(0)
             await it.seal(1)
             (text,) = it.node.warnings()
-            assert text.startswith("no feed has spoken in slot 0 or since (ingest.needs_feed): ")
+            assert text.startswith("no feed has sent a request in slot 0 or since (ingest.needs_feed): ")
             assert it.node.ready()[0], "it does its work"
             it.clock.at = it.node.clock.opens(2)
             await it.node.take_counts(2, {}, it.clock.at)

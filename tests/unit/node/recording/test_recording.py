@@ -22,7 +22,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording import lines
 from dpcrowd.node.recording.lines import AccountChange, change_of
 from dpcrowd.node.recording.lines import apply_change as changed_account
-from dpcrowd.node.recording.recorder import Recorder
+from dpcrowd.node.recording.recorder import NodeRecorder
 from dpcrowd.node.recording.replay import replay
 from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.privacy import Guarantee
@@ -150,7 +150,7 @@ def test_a_path_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> No
     path.touch()
     path.chmod(mode)
     with pytest.raises(BadInput, match="others can read"):
-        Recorder(path, 1 << 20, lambda _: None)
+        NodeRecorder(path, 1 << 20, lambda _: None)
     assert path.read_bytes() == b""
 
 
@@ -160,7 +160,7 @@ def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
     for name, why in (("link", "cannot be opened"), ("missing/file", "cannot be opened"), ("pipe", "not a file")):
         with pytest.raises(BadInput, match=why):
-            Recorder(tmp_path / name, 1 << 20, lambda _: None)
+            NodeRecorder(tmp_path / name, 1 << 20, lambda _: None)
     assert not (tmp_path / "target").exists()
 
 
@@ -188,7 +188,7 @@ def test_a_draw_that_was_not_paid_for_is_not_in_it(make: Make, monkeypatch: pyte
 
 def test_a_draw_of_which_nobody_knows_whether_it_was_paid_for_is_not_in_it(tmp_path: Path) -> None:
     """A run that is killed while it pays must not leave it behind."""
-    node, recorder = Lone(()), Recorder(tmp_path / "recording", 1 << 20, lambda _: "")
+    node, recorder = Lone(()), NodeRecorder(tmp_path / "recording", 1 << 20, lambda _: "")
     recorder.start(node.machine, 0)
     recorder.begin_step()
     stimulus = on.SlotSealed(node.view.seals(0), 0, COUNTS)
@@ -280,7 +280,7 @@ def test_a_new_run_begins_on_a_line_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "recording"
     path.write_bytes(b'{"kind":"step","num')
     path.chmod(0o600)
-    recorder = Recorder(path, 1 << 20, lambda _: "")
+    recorder = NodeRecorder(path, 1 << 20, lambda _: "")
     recorder.start(Lone(()).machine, 0)
     recorder.close()
     assert path.read_bytes().startswith(b'{"kind":"step","num\n{"kind":"start"')
@@ -325,7 +325,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_the_recording_ends_at_its_limit_and_the_node_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A file that is forgotten must not fill the disk on which payments are stored."""
     path, node = tmp_path / "recording", Lone(())
-    recorder = Recorder(path, 20_000, lambda _: "")
+    recorder = NodeRecorder(path, 20_000, lambda _: "")
     recorder.start(node.machine, 0)
     with caplog.at_level(logging.WARNING):
         for number in range(1_000):
@@ -341,7 +341,7 @@ def test_a_disk_that_fails_ends_the_recording_and_not_the_node(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is a tool; the node has other ways to say that the disk is full."""
-    recorder = Recorder(tmp_path / "recording", 1 << 20, lambda _: "")
+    recorder = NodeRecorder(tmp_path / "recording", 1 << 20, lambda _: "")
 
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
