@@ -672,9 +672,17 @@ MUTANTS = (
     Mutant(
         "regions-learn-alone",
         "filters/learning.py",
-        "for _ in range(_STEPS if beliefs.joint else 0):",
+        "for _ in range(_STEPS):",
         "for _ in range(0):",
         "A crowd that is livelier everywhere is noticed as late as if it had one region.",
+        ("unit/filters/test_learning.py",),
+    ),
+    Mutant(
+        "crowds-never-leave-together",
+        "filters/learning.py",
+        "_ODDS_TOGETHER = math.log(0.25)",
+        "_ODDS_TOGETHER = -1e9",
+        "A crowd that grows in all regions is noticed as late as in one of them.",
         ("unit/filters/test_learning.py",),
     ),
     Mutant(
