@@ -171,7 +171,7 @@ class Trust:
     def begin_again(self, known: int, following: int, *, alone: bool) -> None:
         """Let slots begin again with `following`, the next one to be sealed; `known` is the last one released before.
 
-        A server that is `alone` in a network needs nobody to vouch.
+        A server that is `alone` in a network has no neighbour that could vouch, and needs none.
         """
         self.complete_ahead = self.complete_until if self.complete_until >= following else -1
         self.complete_until = min(self.complete_until, known)
