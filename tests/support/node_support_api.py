@@ -46,7 +46,14 @@ def estimates_of(slot: int, *, unknown: bool = False) -> SlotRelease:
 def smoothed_of(slot: int) -> SlotRelease:
     """The same slot with other numbers, as later records would change them: higher by a half, with half the width."""
     first = estimates_of(slot)
-    return replace(first, estimate=first.estimate + 0.5, variance=first.variance / 4)
+    measured, measured_var = np.array([slot + 0.25, 7.0, np.nan]), np.array([9.0, 16.0, np.inf])
+    return replace(
+        first,
+        estimate=first.estimate + 0.5,
+        variance=first.variance / 4,
+        measurement=measured,
+        measurement_var=measured_var,
+    )
 
 
 class FakeService:

@@ -43,7 +43,7 @@ _SETTLED = GRACE + DEADLINE + 1.0
 """Seconds after the end of a slot, or after some trouble: by then the slot is released and its check-ins are gone."""
 _LOOK = _SETTLED + 1.0
 """The second of a slot at which everybody looks."""
-_SMOOTHED = "/v1/estimates?smoothed=true"
+_SMOOTHED = "/v1/estimates?smoothed=true&measurements=true"
 _PATHS = (
     *("/readyz", "/healthz", "/v1/network", "/v1/budget", "/v1/quality", "/metrics"),
     *("/v1/estimates/latest", "/v1/estimates", _SMOOTHED, "/v1/estimates?view=nonnegative"),

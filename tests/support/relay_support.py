@@ -142,7 +142,15 @@ class CentralFilter:
     def offset(self, slot: int) -> Floats:
         """What the expected course adds between the slot before and this one: b(t) = mu(t) - A mu(t-1)."""
         course = self.network.model.course
-        return np.zeros(len(self.a)) if course is None else course.mean(slot) - self.a @ course.mean(slot - 1)
+        return np.zeros(len(self.a)) if course is None else course.mean(slot) - self.step(slot) @ course.mean(slot - 1)
+
+    def step(self, slot: int) -> Floats:
+        """A of the step to a slot: if deviations follow a scale, it is multiplied by the ratio of the scales."""
+        course = self.network.model.course
+        if course is None or course.scale is None:
+            return self.a
+        now, before = (course.scale[course.row(one)] for one in (slot, slot - 1))
+        return np.asarray(self.a * (now / before)[:, None])
 
     def process_cov(self, slot: int) -> Floats:
         """Q of a slot."""
@@ -157,7 +165,7 @@ class CentralFilter:
             return Posterior(None, np.eye(len(self.a)))
         cov = np.zeros_like(self.a)
         for slot in range(-2000, 0):
-            cov = self.a @ cov @ self.a.T + self.process_cov(slot)
+            cov = self.step(slot) @ cov @ self.step(slot).T + self.process_cov(slot)
         return Posterior(course.mean(-1), cov)
 
     def run(self, records: Records, last: int) -> list[Posterior]:
@@ -175,7 +183,7 @@ class CentralFilter:
             level = posteriors[slot - lag].mean if slot >= lag else self.start.mean
             if level is not None:
                 for one in range(max(slot - lag, -1) + 1, slot + 1):
-                    level = self.a @ level + self.offset(one)
+                    level = self.step(one) @ level + self.offset(one)
             levels.append(level)
             penalty = np.where(scores > 3.5, scores**2, 1.0)
             before = posteriors[-1] if posteriors else self.start
@@ -209,8 +217,8 @@ class CentralFilter:
         doubt = 1.0
         variances = [self._honest_var(origin, values, level) for origin, values in held]
         if before.mean is not None:
-            mean = self.a @ before.mean + self.offset(slot)
-            cov = self.a @ before.cov @ self.a.T + self.process_cov(slot)
+            mean = self.step(slot) @ before.mean + self.offset(slot)
+            cov = self.step(slot) @ before.cov @ self.step(slot).T + self.process_cov(slot)
         if self.network.guard:
             factors = penalty if before.mean is not None else self._first_penalty(held, variances)
             ratios = [np.zeros(len(self.a)) for _ in held]

@@ -17,10 +17,11 @@ from relay_support import Network, Records, message_of
 SLOTS = 26
 
 
-def draw_course(rng: np.random.Generator, d: int, rows: int, a: float) -> ProcessModel:
-    """A model with an expected course whose season is not a whole number of slots."""
+def draw_course(rng: np.random.Generator, d: int, rows: int, a: float, *, relative: bool = False) -> ProcessModel:
+    """A model with an expected course whose season is not a whole number of slots; deviations may follow it."""
     profile, variance = rng.uniform(50.0, 900.0, (rows, d)), rng.uniform(10.0, 300.0, (rows, d))
-    course = Course(profile, variance, season=17, offset=int(rng.integers(17)), step=3)
+    scale = profile.copy() if relative else None
+    course = Course(profile, variance, season=17, offset=int(rng.integers(17)), step=3, scale=scale)
     return ProcessModel.around(course, np.full(d, a), rng.uniform(10.0, 300.0, d))
 
 
@@ -39,7 +40,8 @@ def networks(draw: Any) -> Network:
         process_var = root @ root.T + np.eye(d)
     model = ProcessModel.of(transition, process_var)
     if draw(st.booleans()):
-        model = draw_course(rng, d, draw(st.integers(1, 5)), draw(st.sampled_from([0.0, 0.5, 0.9])))
+        rows, a, relative = draw(st.integers(1, 5)), draw(st.sampled_from([0.0, 0.5, 0.9])), draw(st.booleans())
+        model = draw_course(rng, d, rows, a, relative=relative)
     return Network(
         shares=rng.uniform(0.1, 1.0, (servers, d) if d > 1 and draw(st.booleans()) else servers),
         model=model,

@@ -149,11 +149,17 @@ def make_setting(servers: int, regions: int, guarantee: Guarantee | None, **more
     return Setting(servers, model, guarantee, **more)
 
 
-def course_model(regions: int) -> ProcessModel:
-    """A model that expects the crowds of `make_world`, with a season of two and a half slots."""
+def course_model(regions: int, *, relative: bool = False) -> ProcessModel:
+    """A model that expects the crowds of `make_world`, with a season of two and a half slots.
+
+    relative  whether many and few people take turns, and deviations are in proportion to them
+    """
     sizes = np.concatenate([[400.0], np.linspace(20.0, 8.0, regions - 1)])
     profile = sizes * np.array([[0.95], [1.05], [1.0], [1.02], [0.98]])
-    course = Course(profile, 0.02 * profile**1.5, season=5, offset=1, step=2)
+    if relative:
+        profile = sizes * np.array([[0.2], [1.8], [1.0], [1.4], [0.6]])
+    variance = 0.02 * (np.square(profile) if relative else profile**1.5)
+    course = Course(profile, variance, season=5, offset=1, step=2, scale=profile if relative else None)
     return ProcessModel.around(course, np.linspace(0.9, 0.3, regions), np.linspace(200.0, 20.0, regions))
 
 

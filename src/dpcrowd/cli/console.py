@@ -10,6 +10,8 @@ from typing import Any
 __all__ = ["console", "plain", "print_columns", "progress_bar"]
 
 _GAP = 2
+_FEWEST_LEFT = 3
+"""Columns of the last of several tables, if the one before it has more."""
 
 
 def console() -> Any:
@@ -41,7 +43,10 @@ def print_columns(out: Any, columns: dict[str, list[str]], width: int | None = N
 
 
 def _split_to_width(columns: dict[str, list[str]], first: str, others: list[str], width: int) -> list[list[str]]:
-    """Return the names of the columns of each table, apart from the first column."""
+    """Return the names of the columns of each table, apart from the first column.
+
+    A column or two that are left over take others with them: a table of one number per row is easily overlooked.
+    """
     widths = {name: _GAP + max(map(len, [name, *values])) for name, values in columns.items()}
     tables: list[list[str]] = [[]]
     used = widths[first]
@@ -51,6 +56,12 @@ def _split_to_width(columns: dict[str, list[str]], first: str, others: list[str]
             used = widths[first]
         tables[-1].append(name)
         used += widths[name]
+    while len(tables) > 1 and len(tables[-1]) < _FEWEST_LEFT < len(tables[-2]):
+        moved = tables[-2][-1]
+        if used + widths[moved] > width:
+            break
+        tables[-1].insert(0, tables[-2].pop())
+        used += widths[moved]
     return tables
 
 

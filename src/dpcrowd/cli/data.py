@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dpcrowd.cli import options
 from dpcrowd.errors import BadInput, unknown_name
 
 __all__ = ["data"]
@@ -34,6 +35,7 @@ __all__ = ["data"]
     type=click.Path(path_type=Path),
     help="Convert this file of the publisher instead of downloading it.",
 )
+@options.data_dir
 @click.option("--force", is_flag=True, help="Replace a file that exists already.")
 @click.option("--json", "as_json", is_flag=True, help="List the data sets as JSON.")
 def data(
@@ -44,6 +46,7 @@ def data(
     slots: int | None,
     slot_length: str | None,
     source: Path | None,
+    data_dir: Path | None,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -57,30 +60,36 @@ def data(
     dpcrowd data flu --from ILINet.csv      convert a file that you have downloaded
 
     Wherever a data set is expected, the path of a CSV or Parquet file works as well: one row per slot and one column
-    per region, after an optional first column of time labels; or raw check-ins with the columns user, time and region.
+    per region, after an optional first column of time labels; one row per slot and region, with the columns slot,
+    region and count; or raw check-ins with the columns user, time and region.
     """
     from dpcrowd.plugins import find_plugin, installed
     from dpcrowd.sim.data.counts import PUBLISHED  # here, so that --help does not load NumPy
     from dpcrowd.sim.data.draw import NAMES, SYNTHETIC
 
     if name is None:
-        _list(as_json)
+        _list(as_json, data_dir)
     elif name not in NAMES and find_plugin("data set", name) is None:
         raise unknown_name("data set", name, [*NAMES, *installed("data set")])
     elif name not in PUBLISHED:
         if source is not None:
             kind = "is synthetic" if name in SYNTHETIC else "is not the CDC's"
             raise BadInput(f"--from converts flu and multi-flu, but '{name}' {kind}; leave --from out.")
-        _write_counts(name, out, seed, run, {"slots": slots, "slot_length": slot_length}, force)
+        _write_counts(name, out, seed, run, {"slots": slots, "slot_length": slot_length, "data_dir": data_dir}, force)
     else:
         if slots is not None:
             raise BadInput(f"--slots is for synthetic data sets, but '{name}' is published; leave --slots out.")
         if slot_length is not None:
             raise BadInput(f"'{name}' has weeks; leave --slot-length out.")
+        if data_dir is not None:
+            raise BadInput(
+                f"--data-dir says where data sets are, but '{name}' is downloaded; give the folder to write to as "
+                "--out."
+            )
         _get_published(name, out, source, force)
 
 
-def _list(as_json: bool) -> None:
+def _list(as_json: bool, data_dir: Path | None) -> None:
     from dataclasses import asdict
 
     from dpcrowd.sim.data.catalog import CATALOG, find_location, how_to_get
@@ -89,11 +98,11 @@ def _list(as_json: bool) -> None:
     for problem in problems:
         click.echo(f"problem: {problem}", err=True)
     if as_json:
-        rows = [{**asdict(entry), "where": find_location(entry.name)} for entry in CATALOG] + plugins
+        rows = [{**asdict(entry), "where": find_location(entry.name, data_dir)} for entry in CATALOG] + plugins
         click.echo(json.dumps({"data": rows}, indent=2))
         return
     for entry in CATALOG:
-        where = find_location(entry.name) or f"not on this machine; {how_to_get(entry.name)}"
+        where = find_location(entry.name, data_dir) or f"not on this machine; {how_to_get(entry.name)}"
         shape = f"{entry.slots} slots x {entry.regions} region{'s' if entry.regions > 1 else ''}"
         click.echo(f"{entry.name:<17} {shape}")
         texts = {"what": entry.what, "slot": entry.slot, "source": entry.source, "terms": entry.terms, "where": where}
@@ -104,7 +113,10 @@ def _list(as_json: bool) -> None:
             f"{row['name']:<17} {row['slots']} slots x {row['regions']} region{'s' if row['regions'] > 1 else ''}"
         )
         click.echo(f"  {'source':<8}{row['source']}")
-    click.echo("The path of any CSV or Parquet file of counts, or of check-ins (user, time, region), works as well.")
+    click.echo(
+        "The path of any CSV or Parquet file of counts (one column per region, or slot, region, count), or of "
+        "check-ins (user, time, region), works as well."
+    )
 
 
 def _plugin_sets() -> tuple[list[dict[str, Any]], list[str]]:
@@ -135,7 +147,7 @@ def _plugin_sets() -> tuple[list[dict[str, Any]], list[str]]:
     return rows, problems
 
 
-def _write_counts(name: str, out: Path | None, seed: int, run: int, options: dict[str, Any], force: bool) -> None:
+def _write_counts(name: str, out: Path | None, seed: int, run: int, loading: dict[str, Any], force: bool) -> None:
     """Write the truth of a data set as a file of counts: of a synthetic one that of a run, of others the series."""
     from dpcrowd.sim.data.counts import write_counts
     from dpcrowd.sim.data.draw import load
@@ -149,7 +161,7 @@ def _write_counts(name: str, out: Path | None, seed: int, run: int, options: dic
     if seed < 0 or run < 0:
         raise BadInput(f"--seed is {seed} and --run is {run}; allowed: whole numbers of at least 0.")
     _refuse_to_replace(out, force)
-    data_set = load(name, **{option: value for option, value in options.items() if value is not None})
+    data_set = load(name, **{option: value for option, value in loading.items() if value is not None})
     truth = data_set.truth(generator(seed, run, Purpose.TRUTH))
     labels = data_set.slot_labels
     write_counts(

@@ -16,6 +16,10 @@ _CHOSEN = (
     "chosen by the smallest CRPS of predictions with and without the slot before (the simplest within 1%), not by the "
     "errors above"
 )
+_CHOSEN_BY_LOG_SCORE = (
+    "chosen by the smallest log score of the measurements, with and without the slot before (the simplest within 3), "
+    "not by the errors above"
+)
 _VISIBLE = 5e-4
 """Smaller parts of a deviation are 0 to anybody who reads a table."""
 
@@ -27,7 +31,8 @@ _VISIBLE = 5e-4
     default="auto",
     show_default=True,
     help="Profile over a season: none, day (hour of the day), week (day of the week), hour-of-week, year (week of the "
-    "year), a number of slots, or auto (what predicts best on held-out blocks).",
+    "year), a number of slots, or auto (what predicts best on held-out blocks; without times, of numbers of slots that "
+    "the autocorrelation suggests).",
 )
 @click.option(
     "--source",
@@ -35,12 +40,18 @@ _VISIBLE = 5e-4
     metavar="TEXT",
     help="Why this costs no privacy budget: published data, people outside the promise, or earlier releases.",
 )
-@click.option("--releases", is_flag=True, help="FILE holds earlier releases: slot, region, estimate, low, high.")
+@click.option(
+    "--releases",
+    is_flag=True,
+    help="FILE holds earlier releases: slot, start, region, estimate, low, high, and, of relay, measurement and "
+    "measurement_variance (/v1/estimates?smoothed=true&measurements=true).",
+)
 @click.option(
     "--made-with",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What the filters that made the releases knew: the network.toml of their network, or a model's file.",
+    help="What the filters that made the releases knew: the network.toml of their network, or a model's file. Of "
+    "releases with measurements, a model is where regions start from that the measurements tell little of.",
 )
 @click.option(
     "--process-var",
@@ -56,6 +67,7 @@ _VISIBLE = 5e-4
     help="Length of a slot of raw check-ins (default: 1d) or flights; of counts without times, to be stored.",
 )
 @options.round_counts
+@options.gaps
 @options.data_dir
 @options.as_json
 @click.option(
@@ -81,7 +93,7 @@ def fit(
     if regions is not None:
         arguments["regions"] = [name.strip() for name in regions.split(",")]
     if releases:
-        for name in ("span", "regions", "slot_length", "round_counts", "data_dir"):
+        for name in ("span", "regions", "slot_length", "round_counts", "gaps", "data_dir"):
             if name in arguments:
                 raise BadInput(f"--{name.replace('_', '-')} is for counts, not for --releases; leave it out.")
         if process_var is not None:
@@ -92,9 +104,13 @@ def fit(
                 raise BadInput(f"{name} is for --releases; counts were not made by filters. Leave it out.")
     model = (fit_releases if releases else fit_counts)(file, **arguments)
     if as_json:
-        click.echo(json.dumps({"model": _plain(model)}))
+        notes = _notes(model, settings["season"], releases=releases)
+        click.echo(json.dumps({"model": {**_plain(model), "notes": notes}}))
         return
-    _print(model, settings["out"], settings["season"])
+    _print(model, settings["out"], settings["season"], releases=releases)
+
+
+_PLAIN_KEYS = ("season", "variance", "source", "data", "first", "slots", "reason", "region_correlation")
 
 
 def _plain(model: Any) -> dict[str, Any]:
@@ -102,16 +118,15 @@ def _plain(model: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
     scores = {key: value if value == value else None for key, value in asdict(model.scores).items()}  # noqa: PLR0124
-    plain = {key: getattr(model, key) for key in ("season", "variance", "source", "data", "first", "slots", "reason")}
+    plain = {key: getattr(model, key) for key in _PLAIN_KEYS}
     return {
         **plain,
-        "notes": list(model.notes),
         "scores": scores,
         "regions": [asdict(region) for region in model.regions],
     }
 
 
-def _print(model: Any, out: Path | None, season: str) -> None:
+def _print(model: Any, out: Path | None, season: str, *, releases: bool) -> None:
     from dpcrowd.cli.console import console, print_columns
 
     screen, scores = console(), model.scores
@@ -121,53 +136,75 @@ def _print(model: Any, out: Path | None, season: str) -> None:
         ("level", _range([region.level for region in model.regions])),
         ("a (deviation left after a slot)", _persistence([region.transition for region in model.regions])),
         (f"variance ({model.variance})", _range([region.variance for region in model.regions])),
+        *_correlation_row(model.region_correlation),
         ("expected error, one slot ahead", _score(scores.error)),
         ("expected error, model alone", _score(scores.past)),
         ("coverage of 95% intervals", f"{_score(scores.coverage)}, model alone {_score(scores.past_coverage)}"),
     ]
     print_columns(screen, {"model": [name for name, _ in rows], "value": [value for _, value in rows]})
+    # Of releases there are no counts to be held out.
+    measured = releases and scores.slots > 0
+    errors = "errors are sum of |error| / sum of counts on"
+    if measured:
+        errors = (
+            "errors are what the model expects of itself, as a part of the counts; coverage is that of measurements on"
+        )
+    chosen = _CHOSEN_BY_LOG_SCORE if measured else _CHOSEN if scores.slots else "chosen"
     where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
+    held_out = f"; {errors} {scores.slots} slots that were held out."
     for text in (
-        f"fitted on {model.span}; errors are sum of |error| / sum of counts on {scores.slots} slots that were held "
-        "out.",
-        f"{_CHOSEN if scores.slots else 'chosen'}: {model.reason}.",
+        f"fitted on {model.span}{held_out if scores.slots else '.'}",
+        f"{chosen}: {model.reason}.",
         "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
         f'cover, or on earlier releases. Your assertion: "{model.source}".',
-        *_warnings(model, season),
+        *(f"note: {note}" for note in _notes(model, season, releases=releases)),
         f"{where}.",
     ):
         screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)
 
 
-def _warnings(model: Any, season: str = "auto") -> list[str]:
-    """Return what speaks against using the model as it is; `season` is what was asked for."""
-    from dpcrowd.models.season import seasons_seen
+def _correlation_row(correlation: float | None) -> list[tuple[str, str]]:
+    """Return the row of the correlation of regions; none if it is unknown."""
+    return [] if correlation is None else [("correlation of two regions", _score(correlation))]
+
+
+def _notes(model: Any, season: str = "auto", *, releases: bool = False) -> list[str]:
+    """Return the notes of the fit, and what speaks against using the model as it is.
+
+    season  what was asked for
+    """
+    from dpcrowd.models.estimate import LEAST_SCORED
     from dpcrowd.sim.notes import LEAST_COVERAGE
 
-    warnings = [f"note: {text}" for text in model.notes]
+    notes = list(model.notes)
+    if not model.scores.slots:
+        notes.append(
+            f"{model.slots} slots are too few to hold some of them out, so nobody knows how well this model "
+            f"predicts, or whether its intervals are wide enough; give {LEAST_SCORED} slots or more."
+        )
     if model.begins is None and season == "auto":
-        warnings.append(
-            "note: these data have no times: only a constant level was tried; --season N tries a season of N slots, "
-            "and slots that are labelled with times let fit find one."
+        notes.append(
+            "these data have no times: beside a constant level, only seasons that repeat clearly in the counts "
+            "(by their autocorrelation) were tried; --season N tries a season of N slots, and slots that are labelled "
+            "with times let fit try days, weeks and years."
+            if not releases
+            else "these releases have no times: only a constant level was tried; --season N tries a season of N "
+            "slots, and a column 'start' lets fit find one."
         )
     if model.season_lacks_times:
-        warnings.append(
-            f"note: the season of {model.season} slots is counted from slot 0 of '{model.data}', which has no times. "
+        notes.append(
+            f"the season of {model.season} slots is counted from slot 0 of '{model.data}', which has no times. "
             "Simulated data are taken to begin there, and live networks at their epoch; label the slots with times "
             "if they may begin elsewhere."
         )
-    seen = seasons_seen(model.season, model.slot, model.slots)
-    if seen is not None and seen < 2.0:
-        warnings.append(
-            f"note: the season ({model.season}) fits {seen:.2g} times into the span; a profile that was seen less than "
-            "twice cannot be told from chance. Give a longer span, or --season auto."
-        )
     if model.scores.coverage < LEAST_COVERAGE:
-        warnings.append(
-            f"note: only {model.scores.coverage:.0%} of the 95% intervals contained the counts that were held out. "
-            "They are too narrow: this model does not fit these data."
+        notes.append(
+            f"only {model.scores.coverage:.0%} of the 95% intervals contained the counts that were held out. "
+            "These were predicted from shorter parts of the span than the model has seen, so a season that occurs only "
+            "a few times in it may be the reason; otherwise this model does not fit these data. 'dpcrowd simulate "
+            "--model' with later data shows which."
         )
-    return warnings
+    return notes
 
 
 def _range(values: list[float]) -> str:

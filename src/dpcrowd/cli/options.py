@@ -18,6 +18,7 @@ __all__ = [
     "data_dir",
     "epsilon",
     "form",
+    "gaps",
     "live_slot",
     "model",
     "numbers",
@@ -34,6 +35,7 @@ __all__ = [
     "static",
     "turnover",
     "users",
+    "variances",
     "window",
 ]
 
@@ -145,6 +147,12 @@ slot_length = click.option(
 round_counts = click.option(
     "--round", "round_counts", is_flag=True, help="Round fractional counts of a file instead of refusing them."
 )
+gaps = click.option(
+    "--gaps",
+    metavar="error|zero",
+    help="Slots that a file of counts leaves out, such as nights: refuse them, or count nobody in them.  [default: "
+    "error]",
+)
 data_dir = click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
@@ -165,3 +173,11 @@ def numbers(option: str, text: str) -> list[float]:
     if not numbers:
         raise BadInput(f"{option} is '{text}'; allowed: numbers, separated by commas.")
     return numbers
+
+
+def variances(text: str | None) -> float | list[float] | None:
+    """Return `--process-var`: one number for all regions, or one per region, which commas separate."""
+    if text is None:
+        return None
+    values = numbers("--process-var", text)
+    return values[0] if len(values) == 1 else values

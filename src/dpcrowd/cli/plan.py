@@ -33,6 +33,7 @@ _DIGITS = tuple("0123456789.")
     metavar="NAME|FILE",
     help="Public data from which levels and Q are estimated: a name that `dpcrowd data` lists, or a file of counts.",
 )
+@options.gaps
 @options.model
 @options.epsilon
 @click.option("--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100]")
@@ -121,12 +122,14 @@ def plan(
     as_json: bool,
     plot_file: Path | None,
     toml_file: Path | None,
+    gaps: str | None,
     **settings: Any,
 ) -> None:
     """Predict what a network of relay servers will reach, before it exists.
 
     The variance of relay's filter follows from public facts: schedule, shares, graph, ε and Q. No data are needed.
-    Errors are expected relative errors, E |estimate − truth|/truth; intervals are 95% intervals.
+    Errors are expected relative errors, E |estimate − truth|/truth; the total error is the sum of all errors by the
+    sum of all people; intervals are 95% intervals.
     """
     from dpcrowd.cli.console import progress_bar
     from dpcrowd.sim.export import check_toml_path
@@ -137,6 +140,8 @@ def plan(
 
     if settings["slot"] is not None:
         options.live_slot(settings["slot"])
+    if gaps is not None and settings["data"] is None:
+        raise BadInput("--gaps is for a file of counts; give it with --data FILE, or leave it out.")
     if plot_file is not None:
         check_plot_path(plot_file)
     if toml_file is not None:
@@ -144,11 +149,10 @@ def plan(
     for name in settings:  # a default of the command must not replace what a network.toml states
         if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT and name != "graph":
             settings[name] = None
-    variances = None if process_var is None else options.numbers("--process-var", process_var)
     with progress_bar("planning"):
         result = make_plan(
             None if level is None else _levels(level),
-            process_var=variances[0] if variances is not None and len(variances) == 1 else variances,
+            process_var=options.variances(process_var),
             shares=_shares_option(shares),
             dynamic=None if static is None else not static,
             reach=_hops("--reach", reach),
@@ -156,6 +160,7 @@ def plan(
             goal=goal,
             solve_for="epsilon" if goal is not None and solve_for is None else solve_for,  # type: ignore[arg-type]
             epsilons=None if epsilons is None else options.numbers("--epsilons", epsilons),
+            loading=None if gaps is None else {"gaps": gaps},
             **settings,
         )
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
@@ -235,6 +240,10 @@ def _print_plan(result: Any) -> None:
             "": ["" if region.visible else "cannot be told from 0" for region in regions],
         },
     )
+    say(
+        f"all regions: a total error of {_percent(result.total_error)} (sum of the errors / sum of the people), and "
+        f"{_percent(result.error)} on average per region; `dpcrowd simulate` calls these total error and ARE"
+    )
     _print_traffic(result, say)
     for title, rows in (("other budgets", result.by_epsilon), ("other reaches", result.by_reach)):
         say(f"\n{title}:")
@@ -244,6 +253,7 @@ def _print_plan(result: Any) -> None:
                 "ε": [f"{row.epsilon:g}" for row in rows],
                 "reach": [str(row.reach) for row in rows],
                 "samples": [str(row.samples) for row in rows],
+                "total error": [_percent(row.total_error) for row in rows],
                 "mean error": [_percent(row.error) for row in rows],
                 "worst region": [_percent(row.worst_error) for row in rows],
                 "packets/slot": [f"{row.traffic.packets_per_slot:,.1f}" for row in rows],

@@ -125,7 +125,11 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
 )
 @options.slots
 @options.regions
-@click.option("--process-var", type=float, help="Process variance Q that the filters assume for every region.")
+@click.option(
+    "--process-var",
+    metavar="Q[,Q…]",
+    help="Process variance Q that the filters assume: one number for all regions, or one per region.",
+)
 @click.option(
     "--tuning",
     type=click.Path(path_type=Path),
@@ -140,6 +144,7 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
 )
 @options.slot_length
 @options.round_counts
+@options.gaps
 @options.data_dir
 @click.option("--jobs", type=int, help="Number of processes.  [default: as many as save time]")
 @options.backend
@@ -153,7 +158,7 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
     "plot_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw the errors over time into a .png, .svg or .pdf file.",
+    help="Draw the errors over time, with total error and coverage, into a .png, .svg or .pdf file.",
 )
 @click.option(
     "--out",
@@ -167,6 +172,7 @@ def simulate(
     data: str,
     static: bool | None,
     regions: str | None,
+    process_var: str | None,
     wide: bool,
     as_json: bool,
     plot_file: Path | None,
@@ -193,6 +199,7 @@ def simulate(
             data,
             dynamic=None if static is None else not static,
             regions=None if regions is None else [name.strip() for name in regions.split(",")],
+            process_var=options.variances(process_var),
             progress=progress,
             **settings,
         )
@@ -219,6 +226,10 @@ def _print_table(result: Any, *, wide: bool) -> None:
     rows = result.summary()
     columns = _columns(result, rows, wide=wide)
     print_columns(out, columns, None if wide else _WIDTH)
+    nonnegative = _nonnegative_columns(rows)
+    if nonnegative:
+        out.print("non-negative view of the estimates, with the same total of all regions:", markup=False)
+        print_columns(out, {"scheme": columns["scheme"], **nonnegative})
     by_size = _size_columns(rows)
     if len(by_size) > 1:
         out.print("MAE by the number of people in a region, with the share of such cells:", markup=False)
@@ -252,13 +263,21 @@ def _columns(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> dict[str
         smoothed = [row.get("smoothed", {"are": {"mean": None}, "coverage95": None}) for row in rows]
         columns["smoothed ARE"] = [_number(row["are"]["mean"]) for row in smoothed]
         columns["its coverage"] = [_number(row["coverage95"]) for row in smoothed]
-    if any("nonnegative" in row for row in rows):
-        columns["non-negative total error"] = [_number(row["nonnegative"]["total_error"]["mean"]) for row in rows]
-        columns["its MAE"] = [_number(row["nonnegative"]["mae"]["mean"]) for row in rows]
     if wide:
         speeds = [row["server_slots_per_second"] for row in rows]
         columns["M server-slots/s"] = [_number(None if speed is None else speed / 1e6) for speed in speeds]
     return columns
+
+
+def _nonnegative_columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the errors of the non-negative view; nothing if it was not asked for."""
+    if not any("nonnegative" in row for row in rows):
+        return {}
+    scores = [row["nonnegative"] for row in rows]
+    return {
+        "total error": [_number(score["total_error"]["mean"]) for score in scores],
+        "MAE": [_number(score["mae"]["mean"]) for score in scores],
+    }
 
 
 def _payers(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> list[str]:

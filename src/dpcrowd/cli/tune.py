@@ -77,12 +77,14 @@ __all__ = ["tune"]
 @click.option(
     "--allow-exhausted",
     is_flag=True,
-    help="Allow parameters whose budget is exhausted before the end.  [default: only if all that were tried are so]",
+    help="Take the best score, even if the budget is exhausted before the end.  [default: a budget that lasts is "
+    "preferred among parameters that are no worse than before]",
 )
 @options.slots
 @options.regions
 @options.slot_length
 @options.round_counts
+@options.gaps
 @options.data_dir
 @click.option(
     "--jobs", type=int, help="Number of processes; it does not change the result.  [default: as many as save time]"
@@ -119,17 +121,10 @@ def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool,
         click.echo(json.dumps({"tuned": _plain(tuned)}))
         return
     _print_table(tuned, settings["out"], allowed=settings["allow_exhausted"])
-    if settings["transition"] is None and _is_worse(tuned):
-        click.echo(
-            "note: the parameters before have the better score on these runs, but their budget is exhausted before the "
-            "end (--allow-exhausted takes such parameters)."
-        )
 
 
-def _is_worse(tuned: Any) -> bool:
-    """Whether the objective of evolution is larger than before: for a budget that lasts, and for nothing else."""
-    before, after = _objective(tuned) or (0.0, 0.0)
-    return bool(after > before)
+_WORSE = 1.02
+"""By how much the relative error may grow before it is worth a note."""
 
 
 def _is_unchanged(tuned: Any) -> bool:
@@ -166,7 +161,20 @@ def _exhaustion(tuned: Any, *, allowed: bool) -> str:
         return f"{text}. Likelihood does not change the sampling; --method evolution does."
     if allowed:
         return f"{text} (--allow-exhausted)."
-    return f"{text}. So it is with all parameters that were tried; try more (--evaluations)."
+    return (
+        f"{text}. No parameters were found with which the budget lasts and the score is no worse than before; try more "
+        "(--evaluations)."
+    )
+
+
+def _larger_errors(tuned: Any) -> list[str]:
+    """Return the note that the relative error has grown although the score is better, if so."""
+    if tuned.objective != "crps" or not tuned.are_after > _WORSE * tuned.are_before:
+        return []
+    return [
+        "note: the score (CRPS) is better, but the relative error (ARE) has grown by "
+        f"{tuned.are_after / tuned.are_before - 1.0:.0%}; --objective are searches for a small one."
+    ]
 
 
 def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
@@ -196,7 +204,8 @@ def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
     where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
     texts = [f"tuned on: {tuned.on}.", f"errors count from slot {tuned.burn_in} of these on (--burn-in).", f"{where}."]
     if _is_unchanged(tuned):
-        texts.insert(0, "nothing better was found: the score is that of the parameters before.")
+        texts.insert(0, "nothing better was found: the parameters are those of before.")
+    texts += _larger_errors(tuned)
     if tuned.exhausted_at is not None:
         texts.append(_exhaustion(tuned, allowed=allowed))
     texts += [f"note: {note}" for note in tuned.notes]

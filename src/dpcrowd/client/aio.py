@@ -99,9 +99,13 @@ class AsyncClient:
         regions: str | Iterable[str] = (),
         *,
         smoothed: bool = False,
+        measurements: bool = False,
     ) -> Estimates:
         """Return the releases from the first to the last slot, or these slots smoothed; see `Client.estimates`."""
-        return await self._run(calls.estimates(first, last, regions, self._settings.patience, smoothed=smoothed))
+        patience = self._settings.patience
+        return await self._run(
+            calls.estimates(first, last, regions, patience, smoothed=smoothed, measurements=measurements)
+        )
 
     async def stream(
         self,

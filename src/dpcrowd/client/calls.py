@@ -115,14 +115,18 @@ def estimates(
     patience: Patience,
     *,
     smoothed: bool = False,
+    measurements: bool = False,
 ) -> Steps[Estimates]:
     """Read the releases, or the smoothed history, of a range of slots, both ends included."""
+    if measurements and not smoothed:
+        raise BadInput("measurements belong to the smoothed history, since late records change them: smoothed=True.")
     span = [(name, _moment(name, value)) for name, value in (("from", first), ("to", last)) if value is not None]
     ends: tuple[Any, Any] = first, last
     # A slot and a time cannot be compared here: only the node knows which slot was open then.
     if len(span) == 2 and isinstance(first, datetime) == isinstance(last, datetime) and ends[0] > ends[1]:
         raise BadInput("the last slot or time is before the first one; allowed: a range, both ends included.")
-    params = [*span, *region_params(regions), *([("smoothed", "true")] if smoothed else [])]
+    flags = [(name, "true") for name, on in (("smoothed", smoothed), ("measurements", measurements)) if on]
+    params = [*span, *region_params(regions), *flags]
     return read_estimates("/v1/estimates", params, patience)
 
 

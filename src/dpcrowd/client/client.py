@@ -140,14 +140,18 @@ class Client:
         regions: str | Iterable[str] = (),
         *,
         smoothed: bool = False,
+        measurements: bool = False,
     ) -> Estimates:
         """Return the releases from the first to the last slot, both included; a time means the slot open then.
 
         smoothed  return the same slots as they are estimated with the records that came later: more accurate, and only
                   slots that were smoothed. A network whose scheme keeps no records refuses (`RequestRefused`, reason
                   "no-records")
+        measurements  with `smoothed`: add what the records of each slot say by themselves, as `dpcrowd fit --releases`
+                  needs them, in the columns `measurement` and `measurement_variance`
         """
-        return self._run(calls.estimates(first, last, regions, self._settings.patience, smoothed=smoothed))
+        patience = self._settings.patience
+        return self._run(calls.estimates(first, last, regions, patience, smoothed=smoothed, measurements=measurements))
 
     def stream(
         self,

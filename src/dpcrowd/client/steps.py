@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -237,9 +238,10 @@ def read_estimates(path: str, params: Sequence[tuple[str, str]], patience: Patie
     """Read all pages of estimates."""
     pages: list[Estimates] = []
     ask = Ask("GET", path, params)
+    decode = partial(from_json, measured=("measurements", "true") in params)
     while True:
         reply = yield from send(ask, patience)
-        page = read(reply, from_json)
+        page = read(reply, decode)
         pages.append(page)
         if reply.following is None or not len(page):
             return joined(pages)

@@ -23,8 +23,18 @@ from dpcrowd.node.api.views import EstimateObject, EstimateRow
 __all__ = ["COLUMNS", "Estimates", "from_json", "joined"]
 
 COLUMNS = EstimateRow._fields
+MEASURED = ("measurement", "measurement_variance")
+
+
+class _MeasuredRow(msgspec.Struct):
+    """What a row has beside the fields of `EstimateRow`, if measurements were asked for."""
+
+    measurement: float | None
+    measurement_variance: float | None
+
 
 _rows = msgspec.json.Decoder(list[EstimateObject])
+_measured_rows = msgspec.json.Decoder(list[_MeasuredRow])
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +50,8 @@ class Estimates:
     low, high ends of the 95% interval
     sampled   whether the server itself sampled in the slot
     lost      of a stream: number of releases before this one that a slow reader did not get
+    measurement, measurement_variance  what the records of the slot say by themselves, NaN where they say nothing; these
+              are columns only if they were asked for, else None. Rows of a loop do not have them
     """
 
     slot: NDArray[np.int64]
@@ -50,6 +62,8 @@ class Estimates:
     high: NDArray[np.float64]
     sampled: NDArray[np.bool_]
     lost: int = 0
+    measurement: NDArray[np.float64] | None = None
+    measurement_variance: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.slot)
@@ -61,16 +75,16 @@ class Estimates:
 
     def keys(self) -> tuple[str, ...]:
         """Return the names of the columns."""
-        return COLUMNS
+        return COLUMNS if self.measurement is None else (*COLUMNS, *MEASURED)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        if name not in COLUMNS:
+        if name not in self.keys():
             raise KeyError(name)
         column: NDArray[Any] = getattr(self, name)
         return column
 
     def __contains__(self, name: object) -> bool:
-        return name in COLUMNS
+        return name in self.keys()
 
     def __iter__(self) -> Iterator[EstimateRow]:
         columns = [self[name].tolist() for name in COLUMNS]
@@ -104,32 +118,39 @@ class Estimates:
 
     def to_numpy(self) -> NDArray[np.void]:
         """Return a structured array: one record per row."""
-        table = np.empty(len(self), dtype=[(name, self[name].dtype) for name in COLUMNS])
-        for name in COLUMNS:
+        table = np.empty(len(self), dtype=[(name, self[name].dtype) for name in self.keys()])
+        for name in self.keys():
             table[name] = self[name]
         return table
 
     def to_polars(self) -> Any:
         """Return a `polars.DataFrame`; NaN is null, times are in UTC."""
         polars = _library("polars")
-        frame = polars.DataFrame({name: self[name].tolist() if name == "region" else self[name] for name in COLUMNS})
+        frame = polars.DataFrame(
+            {name: self[name].tolist() if name == "region" else self[name] for name in self.keys()}
+        )
         return frame.with_columns(
             polars.col("region").cast(polars.String),
             polars.col("start").dt.replace_time_zone("UTC"),
-            polars.col("estimate", "low", "high").fill_nan(None),
+            polars.col("estimate", "low", "high", *self.keys()[len(COLUMNS) :]).fill_nan(None),
         )
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`; times are in UTC."""
         pandas = _library("pandas")
-        frame = pandas.DataFrame({name: self[name].tolist() if name == "region" else self[name] for name in COLUMNS})
+        frame = pandas.DataFrame(
+            {name: self[name].tolist() if name == "region" else self[name] for name in self.keys()}
+        )
         frame["start"] = frame["start"].dt.tz_localize("UTC")
         return frame
 
     def to_arrow(self) -> Any:
         """Return a `pyarrow.Table`; NaN is null, times are in UTC."""
         pyarrow = _library("pyarrow")
-        numbers = {name: pyarrow.array(self[name], from_pandas=True) for name in ("estimate", "low", "high")}
+        numbers, measured = (
+            {name: pyarrow.array(self[name], from_pandas=True) for name in names}
+            for names in (("estimate", "low", "high"), self.keys()[len(COLUMNS) :])
+        )
         start = pyarrow.array(self.start.astype(np.int64)).cast(pyarrow.timestamp("ns", "UTC"))
         columns = {
             "slot": pyarrow.array(self.slot),
@@ -137,6 +158,7 @@ class Estimates:
             "region": pyarrow.array(self.region.tolist(), type=pyarrow.string()),
             **numbers,
             "sampled": pyarrow.array(self.sampled),
+            **measured,
         }
         return pyarrow.table(columns)
 
@@ -145,9 +167,16 @@ class Estimates:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
-def from_json(content: bytes | str, lost: int = 0) -> Estimates:
-    """Read JSON of the API; raise `msgspec.MsgspecError` or `ValueError` if it is something else."""
+def from_json(content: bytes | str, lost: int = 0, *, measured: bool = False) -> Estimates:
+    """Read JSON of the API; raise `msgspec.MsgspecError` or `ValueError` if it is something else.
+
+    measured  whether the rows have measurements
+    """
     rows = _rows.decode(content)
+    more: dict[str, NDArray[Any]] = {}
+    if measured:
+        measurements = _measured_rows.decode(content)
+        more = {name: np.array([getattr(row, name) for row in measurements], dtype=np.float64) for name in MEASURED}
 
     def column(name: str, dtype: Any) -> NDArray[Any]:
         return np.array([getattr(row, name) for row in rows], dtype=dtype)  # None becomes NaN
@@ -162,6 +191,7 @@ def from_json(content: bytes | str, lost: int = 0) -> Estimates:
         high=column("high", np.float64),
         sampled=column("sampled", np.bool_),
         lost=lost,
+        **more,
     )
 
 
@@ -169,7 +199,8 @@ def joined(tables: Sequence[Estimates]) -> Estimates:
     """Return the rows of several tables as one table."""
     if len(tables) == 1:
         return tables[0]
-    columns: dict[str, Any] = {name: np.concatenate([table[name] for table in tables]) for name in COLUMNS}
+    names = tables[0].keys()
+    columns: dict[str, Any] = {name: np.concatenate([table[name] for table in tables]) for name in names}
     return Estimates(**columns)
 
 

@@ -23,9 +23,9 @@ def predict_ahead(
     """Return mean and variance `steps` slots later, diagonal; arrays (..., d). `slot` as of `kalman.predict`."""
     if model.course is not None:
         assert slot is not None
-        power = model.transition**steps
-        added = model.course.added_var(slot, steps, model.transition)
-        return moved_in_time(mean, model, slot - steps, slot, power), power * power * var + added
+        course, carried = model.course, model.carried(slot, steps)
+        moved = course.mean(slot) + carried * (mean - course.mean(slot - steps))
+        return np.asarray(moved), carried * carried * var + course.added_var(slot, steps, model.transition)
     a = np.broadcast_to(model.diagonal_transition, (model.regions,))[:, None, None]
     transition, process_var = _doubled(a, model.diagonal_var[:, None, None], steps)
     factor, spread = transition[:, 0, 0], process_var[:, 0, 0]
@@ -39,19 +39,27 @@ def predict_ahead_matrix(
     """Return mean (..., d) and covariance (..., d, d) `steps` slots later."""
     if model.course is not None:
         assert slot is not None
-        power = np.broadcast_to(model.transition**steps, (model.regions,))
-        added = model.course.added_var(slot, steps, model.transition)
-        return moved_in_time(mean, model, slot - steps, slot, power), np.outer(power, power) * cov + np.diag(added)
+        course, carried = model.course, np.broadcast_to(model.carried(slot, steps), (model.regions,))
+        moved = course.mean(slot) + carried * (mean - course.mean(slot - steps))
+        added = course.added_var(slot, steps, model.transition)
+        return np.asarray(moved), np.outer(carried, carried) * cov + np.diag(added)
     transition, process_var = _doubled(model.matrix_transition, model.matrix_var, steps)
     return (transition @ mean[..., None])[..., 0], transition @ cov @ transition.T + process_var
 
 
-def moved_in_time(mean: Floats, model: ProcessModel, before: int, slot: int, factor: Floats | float = 1.0) -> Floats:
-    """Return what an estimate of slot `before` says of another slot: the same deviation from the course, or a part."""
+def moved_in_time(mean: Floats, var: Floats, model: ProcessModel, before: int, slot: int) -> tuple[Floats, Floats]:
+    """Return what an estimate of slot `before` says of another slot: the same deviation from the course.
+
+    var  (..., d) variances, or (..., d, d) covariances
+    """
     course = model.course
     if course is None:
-        return mean
-    return np.asarray(course.mean(slot) + factor * (mean - course.mean(before)))
+        return mean, var
+    if course.scale is None:
+        return np.asarray(course.mean(slot) + (mean - course.mean(before))), var
+    ratio = np.asarray(course.ratio(before, slot))
+    moved = np.asarray(course.mean(slot) + ratio * (mean - course.mean(before)))
+    return moved, np.asarray((np.outer(ratio, ratio) if var.ndim > mean.ndim else np.square(ratio)) * var)
 
 
 def _doubled(a: Floats, q: Floats, steps: int) -> tuple[Floats, Floats]:

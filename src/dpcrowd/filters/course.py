@@ -6,6 +6,13 @@
 As a filter this is r(t) = A r(t-1) + b(t) + w(t) with the public offset b(t) = mu(t) - A mu(t-1). A filter that knows
 the course starts at mu with the variance that e has settled at, and falls back to mu where records say little.
 
+Where many people are expected by day and few by night, a deviation of the day would be carried into the night as it is.
+With a scale s(t), such as the expected count, deviations are in proportion to it, and shrink and grow with it:
+
+    e(t) = s(t) u(t),   u(t+1) = a u(t) + v(t+1)              so e(t+1) = a s(t+1)/s(t) e(t) + s(t+1) v(t+1)
+
+Then q(t) is the variance of s(t) v(t), and a s(t+1)/s(t), which may be larger than 1, is what filters multiply by.
+
 A profile has one row per part of the season (such as an hour of the week). Time is counted in ticks, which are whole
 numbers: slot t begins `offset + step t` ticks after the beginning of some season, and a season is `season` ticks long.
 So the row of a slot is exact for every calendar, also where a season is not a whole number of slots.
@@ -34,6 +41,7 @@ class Course:
 
     profile   (rows, d) mu by row of the season; one row: a constant level
     variance  (rows, d) q by row
+    scale     (rows, d) s by row, each > 0; None: deviations are carried over as they are
     season, offset, step  ticks; see above
 
     >>> course = Course(np.array([[10.0], [30.0]]), np.array([[4.0], [4.0]]), season=2, offset=1, step=1)
@@ -46,6 +54,7 @@ class Course:
     season: int = 1
     offset: int = 0
     step: int = 0
+    scale: Floats | None = None
 
     def __post_init__(self) -> None:
         if self.profile.ndim != 2 or self.profile.shape != self.variance.shape or not self.profile.size:
@@ -55,16 +64,21 @@ class Course:
             )
         if not (np.isfinite(self.profile).all() and np.isfinite(self.variance).all() and (self.variance >= 0).all()):
             raise BadInput("the profile of a course must be finite numbers, and its variance finite numbers >= 0.")
+        if self.scale is not None and not (
+            self.scale.shape == self.profile.shape and np.isfinite(self.scale).all() and (self.scale > 0).all()
+        ):
+            raise BadInput("the scale of a course must have the shape of its profile, and finite numbers > 0.")
         if self.season < 1 or self.step < 0:
             raise BadInput(f"a season of {self.season} ticks in steps of {self.step}; allowed: from 1, and from 0.")
 
     def with_more_regions(self, number: int) -> Course:
         """Return the course of `number` more regions, each like the first one."""
-        profile, variance = (
-            np.concatenate([part, np.repeat(part[:, :1], number, axis=1)], axis=1)
-            for part in (self.profile, self.variance)
+        profile, variance, scale = (
+            None if part is None else np.concatenate([part, np.repeat(part[:, :1], number, axis=1)], axis=1)
+            for part in (self.profile, self.variance, self.scale)
         )
-        return replace(self, profile=profile, variance=variance)
+        assert profile is not None and variance is not None
+        return replace(self, profile=profile, variance=variance, scale=scale)
 
     def row(self, slot: int) -> int:
         """Return the row of the profile that a slot, which may be before slot 0, belongs to."""
@@ -78,17 +92,31 @@ class Course:
         """Return q(t), (d,): the variance of what a slot adds to the deviation."""
         return np.asarray(self.variance[self.row(slot)])
 
+    def ratio(self, before: int, slot: int) -> PerRegion | float:
+        """Return s(slot)/s(before), (d,): by what a deviation is larger if it lasts from one slot to another."""
+        if self.scale is None:
+            return 1.0
+        return np.asarray(self.scale[self.row(slot)] / self.scale[self.row(before)])
+
+    def carried(self, transition: Floats, slot: int, steps: int = 1) -> Floats:
+        """Return which part of the deviation of `steps` slots before is left in a slot: a^steps s(t)/s(t-steps)."""
+        part = transition if steps == 1 else transition**steps
+        return part if self.scale is None else np.asarray(part * self.ratio(slot - steps, slot))
+
     def added_var(self, slot: int, steps: int, transition: Floats) -> PerRegion:
-        """Return the variance (d,) that the last slots up to `slot` add: the sum of a^2k q(t-k) over k < `steps`."""
+        """Return the variance (d,) that the last slots up to `slot` add: the sum of a^2k q(t-k) over k < `steps`.
+
+        With a scale, each of them is multiplied by the square of s(t)/s(t-k).
+        """
         square = np.square(np.broadcast_to(transition, self.profile.shape[1:]))
         largest = float(square.max())
         if 0.0 < largest < 1.0:  # older slots add nothing that could be seen
             steps = min(steps, 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest)))
         total = np.zeros(self.profile.shape[1])
-        by_row = list(self.variance)
+        by_row = list(self.variance if self.scale is None else self.variance / np.square(self.scale))
         for one in range(slot - steps + 1, slot + 1):
             total = square * total + by_row[self.row(one)]
-        return total
+        return total if self.scale is None else np.asarray(total * np.square(self.scale[self.row(slot)]))
 
     def settled_var(self, slot: int, transition: Floats) -> PerRegion:
         """Return the variance (d,) of e(t) if nothing was ever observed."""
@@ -127,5 +155,8 @@ def same_course(one: Course | None, other: Course | None) -> bool:
     """Whether two courses expect the same of every slot, number by number."""
     if one is None or other is None:
         return one is other
-    same_season = (one.season, one.offset, one.step) == (other.season, other.offset, other.step)
+    if (one.scale is None) != (other.scale is None):
+        return False
+    same_scale = one.scale is None or other.scale is None or np.array_equal(one.scale, other.scale)
+    same_season = same_scale and (one.season, one.offset, one.step) == (other.season, other.offset, other.step)
     return same_season and np.array_equal(one.profile, other.profile) and np.array_equal(one.variance, other.variance)

@@ -175,10 +175,14 @@ def _moved_var(drift: Drift) -> Floats:
     return drift.size.believed() * drift.walk + drift.slope.believed() * drift.trend
 
 
-def carry_drift(drift: Drift, added: Floats, transition: Floats, turnover: float) -> Drift:
-    """Return the memory at the prior of a slot; `added`: what the model adds to the variance."""
-    a, change = transition, _CORRELATION * drift.change
-    carried = _CORRELATION * a * drift.cross
+def carry_drift(drift: Drift, added: Floats, transition: Floats, turnover: float, ratio: Floats | float = 1.0) -> Drift:
+    """Return the memory at the prior of a slot.
+
+    added  what the model adds to the variance
+    ratio  of the scales of this slot and the one before, which `transition` contains (`course`)
+    """
+    a, change = transition, ratio * _CORRELATION * drift.change
+    carried = ratio * _CORRELATION * a * drift.cross
     return replace(
         drift,
         walk=np.square(a) * drift.walk + added,
@@ -188,8 +192,8 @@ def carry_drift(drift: Drift, added: Floats, transition: Floats, turnover: float
         change=change,
         staying=(1.0 - turnover) * drift.staying,
         settled=a * drift.settled,
-        recent=drift.recent.carry(a),
-        lasting=drift.lasting.carry(a),
+        recent=drift.recent.carry(a, ratio),
+        lasting=drift.lasting.carry(a, ratio),
         pulled=Pulled(a * drift.pulled.mean),
     )
 

@@ -5,7 +5,7 @@
 
 with y = sum of H z/R and Y = sum of H^2/R over the observations fused. An infinite variance means "no information":
 such an entry has no estimate (its mean is held at 0 and means nothing) until the first observation arrives.
-With an expected course mu, prior = mu(t) + A (posterior - mu(t-1)), and Q is that of the slot (`course`).
+With an expected course mu, prior = mu(t) + A (posterior - mu(t-1)), and A and Q are those of the slot (`course`).
 Arrays have servers first and regions last, (N, d).
 """
 
@@ -24,7 +24,7 @@ def predict(
     posterior: Floats, posterior_var: Floats, model: ProcessModel, slot: int | None = None
 ) -> tuple[Floats, Floats]:
     """Return prior mean and variance of the next slot; `slot`, its number, is needed if the model has a course."""
-    a = model.diagonal_transition
+    a = model.carried(slot)
     if model.course is not None:
         assert slot is not None
         course = model.course

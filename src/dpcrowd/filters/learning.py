@@ -8,6 +8,8 @@ moved. So several filters run side by side on the same records, each with its ow
     another level             a close to 1, q         deviations that stay
     a level far away          a close to 1            deviations that stay, and are as large as the level itself, or as
                                                       that of an average region: a region that was empty may fill
+    a crowd that grows        a, q                    around a level that moves in all regions by one factor, and does
+                                                      not come back (`filters.common_level`)
 
 and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a
 small chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few
@@ -29,8 +31,13 @@ single one, and Bayes' rule says how much each of the two counts:
 
     together:  start_k prod_i evidence_ik                apart:  prod_i sum_k common_k evidence_ik
 
-Where a record has the sum of a group of regions, each of them would count the same evidence: then every region has its
-own start, and nothing is learned together.
+The product takes the regions for independent. Those of one country are not: what is common to 26 of them would count
+26 times. So for the interval no calmer belief is right in all regions: what they have in common makes it wider alone.
+
+Where a record has the sum of a group of regions, each of them finds the same evidence in it. So a member of a group of
+n counts 1/n of its logarithm (`part`): in the product over the regions a sum is one piece of evidence, not n of them.
+Where nobody knows the sizes of the groups behind the information, every region has its own start, and nothing is
+learned together (`joint` is False).
 
 **Estimate and interval.** Both are made with the same evidence, from different starts:
 
@@ -38,8 +45,8 @@ own start, and nothing is learned together.
 
 Before there is evidence, a livelier belief moves the estimate by the noise of weak records alone, and makes it worse
 than the model itself. So the estimate starts with more trust in the model and in the calmer belief. For the interval
-the start has more doubt, since what nobody expects has to be inside as well. A level far away would decide about the
-interval of a small region with any weight: it is silent until evidence has raised its weight.
+the start has more doubt, since what nobody expects has to be inside as well. A level far away, or one that has moved in
+all regions, would decide about the interval with any weight: they are silent until evidence has raised their weights.
 
 Where records say little, the weights stay what they were: intervals become narrower by evidence alone. Everything is a
 function of records, that is of released values, and no schedule depends on it. Arrays are (beliefs, N, d).
@@ -59,11 +66,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats
+from dpcrowd.filters.common_level import RETURN, CommonLevel, predict_level, start_var
 from dpcrowd.filters.model import ProcessModel
 
 __all__ = [
     "Bank",
     "Beliefs",
+    "Priors",
     "beliefs_of",
     "combined",
     "complete_banks",
@@ -90,7 +99,10 @@ _AROUND_COURSE = (  # factor of q, weight at the start for the interval, and for
 )
 _ANOTHER_LEVEL = (0.02, 0.002)
 _LEVEL_FAR_AWAY = (0.005, 0.0003)
-_SILENT = 0.02
+_COMMON_LEVEL = (0.05, 0.005)
+_MODEL, _FAR_AWAY, _COMMON = 1, -2, -1  # where these beliefs are
+_SILENT = (0.02, 0.05)
+"""Up to which weight a level far away, and a level that moves in all regions, do not widen the interval."""
 _ALONE = (
     *((factor, w, w) for factor, w in ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05))),
     (4096.0, 0.005, 0.0003),
@@ -145,6 +157,13 @@ class Bank:
         return Bank(self.mean.copy(), self.var.copy(), self.weight.copy())
 
 
+@dataclass
+class Priors(Bank):
+    """The priors of a slot, and what is known of the level that all regions share, if there is a course."""
+
+    common: CommonLevel | None = None
+
+
 def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
     """Return the beliefs around a model, in its diagonal form; `joint`: whether regions learn from one another."""
     a = np.broadcast_to(model.diagonal_transition, (model.regions,))
@@ -154,11 +173,12 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         slow = np.maximum(a, _SLOW)
         rows.append((slow, np.ones(model.regions), *_ANOTHER_LEVEL))
         rows.append((slow, np.maximum(course.level_by_noise * (1.0 - slow * slow), 1.0), *_LEVEL_FAR_AWAY))
+        rows.append((np.full(model.regions, RETURN), np.ones(model.regions), *_COMMON_LEVEL))
     transition, factor, weight, trust = (np.stack(column) for column in zip(*rows, strict=True))
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
     silent = np.zeros_like(weight)
     if course is not None:
-        silent[-1] = _SILENT
+        silent[_FAR_AWAY], silent[_COMMON] = _SILENT
     return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint)
 
 
@@ -169,8 +189,9 @@ def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
     shape = (len(beliefs.factor), servers, model.regions)
     variances = np.tile(var, (shape[0], 1))
     if model.course is not None:
-        for number, transition in enumerate(beliefs.transition[:, 0]):
+        for number, transition in enumerate(beliefs.transition[:_COMMON, 0]):
             variances[number] = beliefs.factor[number, 0] * model.course.settled_var(slot, transition)
+        variances[_COMMON] = start_var(model.course, slot, model.diagonal_transition)
     return Bank(
         np.broadcast_to(mean, shape).copy(),
         np.broadcast_to(variances[:, None, :], shape).copy(),
@@ -184,25 +205,34 @@ def reset_bank(mean: Floats, var: Floats, beliefs: Beliefs) -> Bank:
     return Bank(*(np.broadcast_to(part, shape).copy() for part in (mean, var, beliefs.weight)))
 
 
-def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, before: int | None = None) -> Bank:
-    """Return the bank of the priors of a slot; `before`: the slot of the posteriors, the one before by default."""
+def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, before: int | None = None) -> Priors:
+    """Return the priors of a slot; `before`: the slot of the posteriors, the one before by default."""
     a, course = beliefs.transition, model.course
     if course is None:
         var = np.where(np.isfinite(bank.var), a * a * bank.var, np.inf) + beliefs.factor * model.diagonal_var
-        return Bank(a * bank.mean, var, bank.weight)
+        return Priors(a * bank.mean, var, bank.weight)
     before = slot - 1 if before is None else before
     steps = max(slot - before, 1)
+    carried = a**steps * course.ratio(before, slot)
     if steps == 1:
-        power, added = a, beliefs.factor * course.noise_var(slot)
+        added = beliefs.factor * course.noise_var(slot)
     else:
-        power = a**steps
         added = beliefs.factor * np.stack([course.added_var(slot, steps, one) for one in a[:, 0]])[:, None, :]
-    mean = course.mean(slot) + power * (bank.mean - course.mean(before))
-    return Bank(mean, power * power * bank.var + added, bank.weight)
+    mean = course.mean(slot) + carried * (bank.mean - course.mean(before))
+    var = carried * carried * bank.var + added
+    former, belief = ((bank.mean[place], bank.var[place]) for place in (_MODEL, _COMMON))
+    common = predict_level(former, belief, var[_MODEL], course, model.diagonal_transition, slot, before)
+    mean[_COMMON], var[_COMMON] = common.estimate(mean[_MODEL], var[_MODEL])
+    return Priors(mean, var, bank.weight, common)
 
 
-def update_bank(prior: Bank, info_vec: Floats, info_mat: Floats, beliefs: Beliefs) -> Bank:
-    """Return the posteriors after fusing summed information (N, d), with the weights that follow."""
+def update_bank(
+    prior: Priors, info_vec: Floats, info_mat: Floats, beliefs: Beliefs, part: Floats | float = 1.0
+) -> Bank:
+    """Return the posteriors after fusing summed information (N, d), with the weights that follow.
+
+    part  (N, d) of the evidence that a region counts: below 1 where it shares it with others (`groups.own_parts`)
+    """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         precision = 1.0 / prior.var + info_mat
         var = 1.0 / precision
@@ -213,9 +243,13 @@ def update_bank(prior: Bank, info_vec: Floats, info_mat: Floats, beliefs: Belief
     informed: Bools = (info_mat > 0.0) & np.isfinite(evidence).all(axis=0)
     evidence = np.where(informed, evidence, 0.0)
     evidence = np.maximum(evidence - evidence.max(axis=0), -_MOST_EVIDENCE)
-    weight = np.exp(prior.weight + evidence)
+    weight = np.exp(prior.weight + part * evidence)
     weight = (1.0 - _FORGETTING) * weight / weight.sum(axis=0) + _FORGETTING * np.exp(beliefs.weight)
-    return Bank(prior.mean + step, var, np.where(informed, np.log(weight), prior.weight))
+    mean = prior.mean + step
+    if prior.common is not None:
+        common = prior.common.update(prior.mean[_MODEL], prior.var[_MODEL], info_vec, info_mat)
+        mean[_COMMON], var[_COMMON] = common.estimate(mean[_MODEL], var[_MODEL])
+    return Bank(mean, var, np.where(informed, np.log(weight), prior.weight))
 
 
 def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> Floats:
@@ -223,15 +257,20 @@ def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> 
     with the posterior before it.
     """
     mean = combined(bank, beliefs)[0]
-    with np.errstate(invalid="ignore"):
-        own = beliefs.transition * (bank.var + np.square(bank.mean - mean))
-    prior = combined(predict_bank(bank, model, beliefs, slot), beliefs)
+    carried = beliefs.transition if model.course is None else model.course.carried(beliefs.transition, slot)
+    ahead = predict_bank(bank, model, beliefs, slot)
+    prior = combined(ahead, beliefs)
+    with np.errstate(invalid="ignore", over="ignore"):
+        # No covariance is larger than its variances allow: a level that all regions share has no transition of its own,
+        # and a smoother would get negative variances.
+        own = np.minimum(carried * bank.var, np.sqrt(bank.var) * np.sqrt(ahead.var))
+        own = own + (bank.mean - mean) * (ahead.mean - prior[0])
     return np.stack([*prior, (_doubtful_weights(bank, beliefs) * own).sum(axis=0)])
 
 
 def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
     """Return mean and variance of the mixture, (N, d); nothing is known where any filter knows nothing."""
-    mean = (_common_weights(bank, beliefs, beliefs.trust) * bank.mean).sum(axis=0)
+    mean = (_common_weights(bank, beliefs, beliefs.trust, beliefs.trust) * bank.mean).sum(axis=0)
     weight = _doubtful_weights(bank, beliefs)
     with np.errstate(invalid="ignore"):
         var = (weight * (bank.var + np.square(bank.mean - mean))).sum(axis=0)
@@ -240,12 +279,17 @@ def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
 
 def _doubtful_weights(bank: Bank, beliefs: Beliefs) -> Floats:
     """Return the weights with which the interval is made, (beliefs, N, d)."""
-    weight = np.maximum(_common_weights(bank, beliefs, np.exp(beliefs.weight)) - beliefs.silent, 0.0)
+    start = np.exp(beliefs.weight)
+    shared = np.where((beliefs.factor < 1.0).all(axis=-1, keepdims=True), 0.0, start)
+    weight = np.maximum(_common_weights(bank, beliefs, start, shared / shared.sum()) - beliefs.silent, 0.0)
     return np.asarray(weight / weight.sum(axis=0))
 
 
-def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats) -> Floats:
-    """Return the weights (beliefs, N, d), with what is learned from all regions if they are joint."""
+def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats, shared: Floats) -> Floats:
+    """Return the weights (beliefs, N, d), with what is learned from all regions if they are joint.
+
+    start, shared  (beliefs, 1, 1) weights at the start, of a region of its own and of a belief that is right in all
+    """
     logarithms = bank.weight - beliefs.weight
     evidence = np.exp(logarithms)
     if not beliefs.joint:
@@ -260,7 +304,7 @@ def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats) -> Floats:
     apart = weight.sum(axis=0)
     total = logarithms.sum(axis=-1, keepdims=True)
     most = total.max(axis=0)
-    together = start * np.exp(total - most)
+    together = shared * np.exp(total - most)
     likelihood = together.sum(axis=0)
     odds = np.log(likelihood) + most - np.log(apart).sum(axis=-1, keepdims=True) + _ODDS_TOGETHER
     chance = 1.0 / (1.0 + np.exp(-np.clip(odds, -_MOST_ODDS, _MOST_ODDS)))

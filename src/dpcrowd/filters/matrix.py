@@ -24,7 +24,7 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.model import ProcessModel
 
-__all__ = ["fuse_matrix", "group_info", "predict_matrix", "update_matrix"]
+__all__ = ["fuse_matrix", "group_info", "matrix_step", "predict_matrix", "update_matrix"]
 
 
 # Relative to each region's own variance, so that regions may differ by any scale: well above what rounding takes away.
@@ -32,11 +32,18 @@ _RIDGE = 1e-12
 _LEAST_VAR = 1e-30
 
 
+def matrix_step(model: ProcessModel, slot: int | None = None) -> Floats:
+    """Return A of the step to a slot, (d, d); `slot` as of `kalman.predict`."""
+    if model.course is None or model.course.scale is None:
+        return model.matrix_transition
+    return np.diag(np.broadcast_to(model.carried(slot), (model.regions,)))
+
+
 def predict_matrix(
     posterior: Floats, posterior_cov: Floats, model: ProcessModel, slot: int | None = None
 ) -> tuple[Floats, Floats]:
     """Return prior mean (N, d) and covariance (N, d, d) of the next slot; `slot` as of `kalman.predict`."""
-    a, course = model.matrix_transition, model.course
+    a, course = matrix_step(model, slot), model.course
     process_var = model.matrix_var if course is None or slot is None else np.diag(course.noise_var(slot))
     cov = a @ posterior_cov @ a.T + process_var
     cov = 0.5 * (cov + cov.swapaxes(-1, -2))
@@ -44,7 +51,7 @@ def predict_matrix(
     variances += _RIDGE * variances + _LEAST_VAR
     if course is not None:  # whose A is diagonal
         assert slot is not None
-        return course.mean(slot) + model.diagonal_transition * (posterior - course.mean(slot - 1)), cov
+        return course.mean(slot) + model.carried(slot) * (posterior - course.mean(slot - 1)), cov
     # One product per server: posterior @ a.T takes another path for one row than for many, with other last bits.
     return (a @ posterior[..., None])[..., 0], cov
 

@@ -29,6 +29,8 @@ class ProcessModel:
     process_var  Q: (d,) variances or (d, d) covariance; with a course, the mean of its variances over the season
     course       what is expected of every slot; None: that the counts move by A and Q alone, from an unknown start
     change_var   (d,) mean square of the change of a count in one slot, where that is not Q: with a course
+    region_correlation  of the deviations of two regions from their course, on average; None: unknown. No filter uses
+                 it: it says whether joining regions into groups is worth it
 
     >>> ProcessModel.of(1.0, [100.0, 25.0]).regions
     2
@@ -38,6 +40,7 @@ class ProcessModel:
     process_var: Floats
     course: Course | None = field(default=None, metadata={"later": True})
     change_var: Floats | None = field(default=None, metadata={"later": True})
+    region_correlation: float | None = field(default=None, metadata={"later": True})
 
     @classmethod
     def of(cls, transition: object, process_var: object) -> ProcessModel:
@@ -61,7 +64,13 @@ class ProcessModel:
         return cls(a, q)
 
     @classmethod
-    def around(cls, course: Course, transition: object, change_var: object | None = None) -> ProcessModel:
+    def around(
+        cls,
+        course: Course,
+        transition: object,
+        change_var: object | None = None,
+        region_correlation: float | None = None,
+    ) -> ProcessModel:
         """Build the model of counts that deviate from a course; `transition` a: a number or (d,), each |a| < 1.
 
         >>> course = Course(np.array([[40.0, 7.0]]), np.array([[9.0, 4.0]]))
@@ -74,7 +83,25 @@ class ProcessModel:
         change = None if change_var is None else np.asarray(change_var, dtype=np.float64)
         if change is not None and (change.shape != (plain.regions,) or not (change >= 0).all()):
             raise BadInput(f"change_var has shape {change.shape}; allowed: ({plain.regions},), each >= 0.")
-        return cls(plain.transition, plain.process_var, course, change)
+        if region_correlation is not None and not 0.0 <= region_correlation <= 1.0:
+            raise BadInput(
+                f"region_correlation is {region_correlation}; allowed: from 0 to 1, or None if it is unknown."
+            )
+        return cls(plain.transition, plain.process_var, course, change, region_correlation)
+
+    def carried(self, slot: int | None, steps: int = 1) -> Floats:
+        """Return A of the step to a slot in the diagonal form, or of `steps` of them, () or (d,).
+
+        With a course, that is the part of a deviation that is left; without one, the slot makes no difference.
+        """
+        if self.course is not None:
+            assert slot is not None
+            return self.course.carried(self.diagonal_transition, slot, steps)
+        return self.diagonal_transition if steps == 1 else self.diagonal_transition**steps
+
+    def ratio(self, before: int, slot: int) -> Floats | float:
+        """Return by what a deviation is larger if it lasts from one slot to another, () or (d,); see `course`."""
+        return 1.0 if self.course is None else self.course.ratio(before, slot)
 
     def start(self, slot: int) -> tuple[Floats, Floats]:
         """Return mean and variance (d,) of a slot before any record: what the course says, or no information."""

@@ -12,7 +12,8 @@ corrects by itself is no longer off:
     by a measurement      b <- (f Y b + e/V)/(f Y + 1/V)          Y <- f Y + 1/V
     from slot to slot     b <- (a phi + 1 - a) b
 
-A filter that knows a course returns to it with every slot, and so does its offset: 1 - a. What has to be added to the
+A filter that knows a course returns to it with every slot, and so does its offset: 1 - a. Where deviations follow a
+scale (`course`), the offset does, too. What has to be added to the
 variance of the posterior is
 
     jump = (phi b)^2           where b^2 is more than 8 (1/Y + D), less of it from 4 (1/Y + D) on
@@ -103,9 +104,14 @@ class Offset:
         believed = np.clip(ratio / _CHANCE - 1.0, 0.0, 1.0)
         return np.where(known, believed * np.square(self.part) * square, 0.0)
 
-    def carry(self, transition: Floats) -> Offset:
-        """Return the offset of the prior of the next slot."""
-        return replace(self, mean=(transition * self.part + 1.0 - transition) * self.mean, part=np.ones_like(self.part))
+    def carry(self, transition: Floats, ratio: Floats | float = 1.0) -> Offset:
+        """Return the offset of the prior of the next slot; `ratio`: of the scales, which `transition` contains."""
+        return replace(
+            self,
+            mean=(transition * self.part + ratio - transition) * self.mean,
+            weight=self.weight / np.square(ratio),
+            part=np.ones_like(self.part),
+        )
 
     def keep(self, part: Floats) -> Offset:
         """Return the offset of which this part is left in the posterior."""

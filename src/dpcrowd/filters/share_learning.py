@@ -12,26 +12,19 @@ the first time claim a larger crowd, what was believed is widened. That b and de
 at the start, diag(v) - v v^T / sum v: what is learned of one server narrows what is believed of the others, and a
 server that nobody hears keeps its uncertainty.
 
-Shares are constant, and b is not. So once all servers have been heard and the crowd is known well enough, within 15% or
-better, the region is settled: the state has g in the place of b, and the product S r with S = H + g is linearised at
-the share s and the crowd q that are believed in, S r = s r + q S - s q + (S - s)(r - q). The mean of the last term is
-subtracted, and its variance counts as noise. What was learned until then is widened by what the crowd has moved
-meanwhile. Where noise hides the crowd, or a server is never heard, the region is not settled, and b is taken to be
-constant, but for the growth of an expected course.
+Shares are constant, and b is not. So once the crowd is known well enough, within 15% or better, the region is settled:
+the state has g in the place of b, and the product S r with S = H + g is linearised at the share s and the crowd q that
+are believed in, S r = s r + q S - s q + (S - s)(r - q). The mean of the last term is subtracted, and its variance
+counts as noise. What was learned until then is widened by what the crowd has moved meanwhile. That is done when all
+servers have been heard, or those that have been heard twice while others are silent: then r and S refer to the servers
+that have been heard (`share_settling`), until another one is. Where noise hides the crowd the region is not settled,
+and b is taken to be constant, but for the growth of an expected course.
 
-The filter starts with public shares that may be wrong by a large part, Var(g_i) = (W H_i)^2. How wrong they are is then
-read off what it has learned: with a width w instead of W every posterior is known without another filter, since both
-differ in the prior alone. With g = L y, where y has the variance w^2 in m - 1 directions, and in those directions in
-which the posterior of y is independent, with variance p and mean a:
-
-    l = 1/p - 1/W^2                  what the records say                h = a/p
-    Var(y | w) = 1/(l + 1/w^2)       E(y | w) = h Var(y | w)
-    r | w:  mean + Cov(r, y)/p (E(y | w) - a),  variance + (Cov(r, y)/p)^2 (Var(y | w) - p),  summed over the directions
-    log p(records | w) = sum 1/2 (h^2 Var(y | w) + log(Var(y | w)/w^2)) + constant
-
-pooled over all directions and regions. The widths are that of the setting, which is trusted most beforehand, and up to
-15 times as much (Bayes). So right public shares cost little, and wrong ones are found. What comes out is the mean over
-the widths, with their distances in the variances.
+The filter starts with public shares that may be wrong by a large part, Var(g_i) = W^2 H_i sum H^2: of equal shares
+(W H)^2. `share_widths` reads off what it has learned how wrong they are. Variances in proportion to the shares are
+those of Dirichlet draws. With them, how servers divide a crowd says nothing of the part of other servers: if some of
+them are silent, the others scale by the sum of their public shares, and a small server with an unusual share does not
+decide about the scale.
 
 Covariances are symmetric to the last bit: a server that joins gets their lower halves, and goes on with the bits of its
 neighbours. Everything is a function of the records. A record beyond `LIMIT` squared deviations counts less.
@@ -39,49 +32,73 @@ neighbours. Everything is a function of the records. A record beyond `LIMIT` squ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.observation import ROUNDING
+from dpcrowd.filters.share_settling import expected_part, heard_crowd, heard_part, to_parts, to_people
 
 __all__ = [
     "LIMIT",
+    "WIDEST",
     "CrowdStep",
-    "LearnedCrowd",
+    "Directions",
+    "ShareCovariance",
     "ShareFilter",
     "SlotRecords",
     "former_filter",
+    "fuse_slot",
     "learn_slot",
-    "learned_crowd",
+    "move_filter",
+    "share_var",
     "start_filter",
 ]
 
 LIMIT = 36.0
-_WIDTHS = ((1.0, 0.6), (2.0, 0.1), (4.0, 0.1), (8.0, 0.1), (15.0, 0.1))  # factors of the width, and their weights
-_WIDEST = 15.0
-_LEAST_SHARE = 1e-9
-"""No learned share is smaller than this part of an equal share."""
+WIDEST = 15.0
+"""W, with which the filter starts, in units of the width of the setting."""
 _FIRST_FACTOR = 2.0
 """The deviation of a crowd of which nothing is known, in units of its first estimate."""
 _SETTLED_PART = 0.15
 """The deviation of a crowd that is known well enough to linearise products with it, as a part of the crowd."""
 _PRECISE_PART = 0.3
 """The deviation of a record that says enough of a share to linearise products with it, as a part of a mean count."""
-_LEAST_PART = 1e-14
+_LEAST_HEARD = 0.5
+"""The public part of the servers that have been heard, at least, before a region is settled."""
 _LEAST_NOISE = 1e-13
 """The least variance of a record's noise, as a part of what the filter expects of its value: rounding."""
 
 
 @dataclass(frozen=True)
-class LearnedCrowd:
-    """What a filter says: crowd and variance (d,), shares and variances of their errors (m, d)."""
+class Directions:
+    """Directions in which errors of shares are independent of one another, before the records of a slot.
 
-    crowd: Floats
-    crowd_var: Floats
-    shares: Floats
-    share_var: Floats
+    `share_widths` looks at y, errors of shares in such units that all have the same variance at the start.
+
+    var     (d, m - 1) variances of y there
+    common  (d, m - 1) its covariances with the crowd
+    to      (d, m - 1, m) from errors of shares to these directions
+    back    (d, m, m - 1) from these directions to errors of shares
+    """
+
+    var: Floats
+    common: Floats
+    to: Floats
+    back: Floats
+
+
+@dataclass(eq=False)
+class ShareCovariance:
+    """Covariances before the records of a slot, which filters with different records of it have in common.
+
+    cov         (d, n, n), symmetric
+    directions  those of the errors of shares, once `share_widths` has looked for them
+    """
+
+    cov: Floats
+    directions: Directions | None = None
 
 
 @dataclass(eq=False)
@@ -90,21 +107,45 @@ class ShareFilter:
 
     mean     (d, n) crowd, errors of shares and deviations. Errors of shares are in people, b, from the first estimate
              of the crowd until it is settled; before and after that they are parts of it, g
-    cov      (d, n, n)
+    spread   covariances before the records of the slot
     scale    (d,) the crowd to which the width W at the start refers, in the unit of the errors of shares
     begun    whether the crowd has been estimated for the first time
-    heard    (m,) whether each server has been heard
-    settled  (d,) whether the crowd is known well enough to linearise g r
-    crowd    what `learned_crowd` says of it, once that was asked
+    heard    (m,) how many records of each server there have been, up to 2
+    settled  (d,) whether the crowd is known well enough to linearise g r; the state is then that of `share_settling`
+    gain     (d, k, n) G: the k records of the slot have made the covariances smaller by G^T G; None: there are none
     """
 
     mean: Floats
-    cov: Floats
+    spread: ShareCovariance
     scale: Floats
     begun: bool
-    heard: Bools
+    heard: Ints
     settled: Bools
-    crowd: LearnedCrowd | None = None
+    gain: Floats | None = None
+    _cov: Floats | None = None
+
+    @property
+    def silent(self) -> Bools:
+        """Which servers have never been heard, (m,)."""
+        return np.asarray(self.heard == 0)
+
+    @property
+    def cov(self) -> Floats:
+        """Covariances (d, n, n) after the slot, computed when they are needed: many a filter is asked for its crowd
+        alone, and runs again when a late record arrives."""
+        if self.gain is None:
+            return self.spread.cov
+        if self._cov is None:
+            self._cov = self.spread.cov - self.gain.swapaxes(1, 2) @ self.gain
+            self._cov += self._cov.swapaxes(1, 2).copy()
+            self._cov *= 0.5
+        return self._cov
+
+    @property
+    def crowd_var(self) -> Floats:
+        """The variances of the crowd, (d,)."""
+        var = self.spread.cov[:, 0, 0]
+        return var if self.gain is None else var - np.square(self.gain[:, :, 0]).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -117,6 +158,7 @@ class CrowdStep:
     expected, expected_var  (d,) what follows from it for the slot; an infinite variance: nothing is known
     growth                  (d,) the factor by which an expected course grows; 1 without one
     stays                   the part of the users who have stayed
+    claimed                 whether the first crowd was what the first records claimed, and may be too small by far
     """
 
     transition: Floats
@@ -127,6 +169,7 @@ class CrowdStep:
     expected_var: Floats
     growth: Floats
     stays: float
+    claimed: bool = True
 
 
 @dataclass(frozen=True)
@@ -148,16 +191,21 @@ def start_filter(public: Floats, width: float) -> ShareFilter:
     servers, regions = public.shape
     size = 2 * servers + 1
     mean, cov = np.zeros((regions, size)), np.zeros((regions, size, size))
-    cov[:, 1 : servers + 1, 1 : servers + 1] = _sums_to_zero(np.square(_WIDEST * width * public.T))
-    heard, settled = np.zeros(servers, dtype=np.bool_), np.zeros(regions, dtype=np.bool_)
-    return ShareFilter(mean, cov, np.ones(regions), False, heard, settled)
+    cov[:, 1 : servers + 1, 1 : servers + 1] = _sums_to_zero(np.square(WIDEST * width) * share_var(public.T))
+    heard, settled = np.zeros(servers, dtype=np.int64), np.zeros(regions, dtype=np.bool_)
+    return ShareFilter(mean, ShareCovariance(cov), np.ones(regions), False, heard, settled)
 
 
-def former_filter(mean: Floats, cov: Floats, public: Floats, heard: Bools, *, begun: bool) -> ShareFilter:
+def former_filter(mean: Floats, cov: Floats, public: Floats, heard: Ints, *, begun: bool) -> ShareFilter:
     """Return the filter from a state of earlier builds, which had shares in the place of their errors."""
-    moved = mean.copy()
+    moved, scale, nobody = mean.copy(), np.ones(len(mean)), np.zeros(len(public), dtype=np.bool_)
     moved[:, 1 : len(public) + 1] -= public.T
-    return ShareFilter(moved, cov, np.ones(len(mean)), begun, heard, np.full(len(mean), begun))
+    if begun and not heard.all():
+        scale = np.maximum(moved[:, 0], 1.0)
+        moved, cov = to_people(moved, cov, public.T, nobody)
+    return ShareFilter(
+        moved, ShareCovariance(cov), scale, begun, heard, np.full(len(mean), begun and bool(heard.all()))
+    )
 
 
 def learn_slot(
@@ -168,79 +216,61 @@ def learn_slot(
     public    (m, d) shares
     believed  (m, d) what is believed of the shares, for the variance of the deviations
     """
-    public, believed = public.T, believed.T
+    if not before.begun and records is None and not np.isfinite(step.expected_var).all():
+        return before
+    return fuse_slot(
+        move_filter(before, public, believed, step, records), before, public, believed, width, step, records
+    )
+
+
+def move_filter(
+    before: ShareFilter, public: Floats, believed: Floats, step: CrowdStep, records: SlotRecords | None
+) -> ShareFilter:
+    """Return the filter before the records of a slot; one that has not begun takes its first crowd from them."""
     if before.begun:
-        mean, cov = _moved(before, believed, step)
-        scale = before.scale
-    else:
-        if records is None and not np.isfinite(step.expected_var).all():
-            return before
-        mean, cov, scale = _begun(before, public, believed, step, records)
+        mean, cov = _moved(before, public.T, believed.T, step)
+        return ShareFilter(mean, ShareCovariance(cov), before.scale, True, before.heard, before.settled)
+    mean, cov, scale = _begun(before, public.T, believed.T, step, records)
+    return ShareFilter(mean, ShareCovariance(cov), scale, True, before.heard, before.settled)
+
+
+def fuse_slot(
+    moved: ShareFilter,
+    before: ShareFilter,
+    public: Floats,
+    believed: Floats,
+    width: float,
+    step: CrowdStep,
+    records: SlotRecords | None,
+) -> ShareFilter:
+    """Return the filter after the records of a slot, for which it was `moved` from the slot before."""
     if records is None:
-        return ShareFilter(mean, cov, scale, True, before.heard, before.settled)
+        return moved
+    public, believed = public.T, believed.T
     heard = before.heard.copy()
-    heard[records.origins] = True
-    new = ~before.heard[records.origins]
+    heard[records.origins] = np.minimum(heard[records.origins] + 1, 2)
+    new = before.heard[records.origins] == 0
     if before.begun and new.any():
-        scale = _widened(cov, scale, before.settled, public, width, records, new)
-    crowd = np.maximum(np.where(np.isfinite(step.expected_var), step.expected, mean[:, 0]), 1.0)
-    _update(mean, cov, public, records, before.settled, (believed, crowd))
-    settled = before.settled
-    if heard.all():
-        scale, settled = _settle(mean, cov, (scale, settled), public, records, step.added)
-    return ShareFilter(mean, cov, scale, True, heard, settled)
+        moved = _in_people(moved, public)
+        if step.claimed:
+            moved = _widened(moved, public, width, records, new)
+    crowd = np.maximum(np.where(np.isfinite(step.expected_var), step.expected, moved.mean[:, 0]), 1.0)
+    part = expected_part(believed - public, public, moved.silent)
+    point = believed / part[:, None], crowd * part
+    mean, gain = _update(moved.mean, moved.spread.cov, public, records, moved.settled, point)
+    after = ShareFilter(mean, moved.spread, moved.scale, True, heard, moved.settled, gain)
+    return _settle(after, public, width, records, step.added)
 
 
-def learned_crowd(known: ShareFilter, public: Floats, width: float) -> LearnedCrowd:
-    """Return crowd and shares, drawn back to the public shares (m, d) as far as the records allow."""
-    if known.crowd is None:
-        known.crowd = _drawn_back(known, public.T, width)
-    return known.crowd
-
-
-def _drawn_back(known: ShareFilter, public: Floats, width: float) -> LearnedCrowd:
-    """Do what `learned_crowd` does; `public` is (d, m)."""
-    servers = public.shape[1]
-    part = slice(1, servers + 1)
-    crowd, crowd_var = known.mean[:, 0], known.cov[:, 0, 0]
-    scale = _scale(known)
-    errors, common = known.mean[:, part] / scale[:, None], known.cov[:, 0, part] / scale[:, None]
-    spread = known.cov[:, part, part] / np.square(scale)[:, None, None]
-    root, inverse = _roots(public)
-    spread = inverse @ spread @ inverse.swapaxes(1, 2)
-    most = np.square(_WIDEST * width * known.scale / scale)[:, None]
-    variances, directions = np.linalg.eigh(0.5 * (spread + spread.swapaxes(1, 2)))
-    variances = np.clip(variances, _LEAST_PART * most, most)
-    information = np.maximum(1.0 / variances - 1.0 / most, 0.0)
-    turned_back = directions.swapaxes(1, 2) @ inverse
-    off = np.einsum("dij,dj->di", turned_back, errors)
-    pull = off / variances
-    factors, weights = (np.array(column) for column in zip(*_WIDTHS, strict=True))
-    prior = np.minimum(np.square(factors * width)[:, None, None], most)
-    var = 1.0 / (information + 1.0 / prior)
-    evidence = 0.5 * (np.square(pull) * var + np.log(var / prior)).sum(axis=(1, 2)) + np.log(weights)
-    weight = np.exp(evidence - evidence.max())
-    weight = (weight / weight.sum())[:, None]
-    turned = root @ directions  # from independent directions to the errors of shares
-    means = np.einsum("dij,wdj->wdi", turned, pull * var)
-    mean = (weight[..., None] * means).sum(axis=0)
-    own = np.einsum("dij,wdj->wdi", np.square(turned), var)
-    share_var = (weight[..., None] * (own + np.square(means - mean))).sum(axis=0)
-    shares = np.maximum(public + mean, _LEAST_SHARE / servers)
-    shares = shares / shares.sum(axis=1, keepdims=True)
-    slope = np.einsum("dij,dj->di", turned_back, common) / variances
-    crowds = crowd + (slope * (pull * var - off)).sum(axis=2)
-    crowd_vars = crowd_var + (np.square(slope) * (var - variances)).sum(axis=2)
-    crowd_vars = np.maximum(crowd_vars, _LEAST_PART * crowd_var)
-    middle = (weight * crowds).sum(axis=0)
-    total_var = (weight * (crowd_vars + np.square(crowds - middle))).sum(axis=0)
-    return LearnedCrowd(middle, total_var, np.ascontiguousarray(shares.T), np.ascontiguousarray(share_var.T))
-
-
-def _scale(known: ShareFilter) -> Floats:
-    """Return the crowd of which errors of shares are parts, (d,): rather too large where little is known of it."""
-    crowd = np.sqrt(np.square(np.maximum(known.mean[:, 0], 1.0)) + np.maximum(known.cov[:, 0, 0], 0.0))
-    return np.where(known.settled | (not known.begun), 1.0, crowd)
+def _in_people(known: ShareFilter, public: Floats) -> ShareFilter:
+    """Return the filter with errors of shares in people in all regions."""
+    settled = known.settled
+    if not settled.any():
+        return known
+    mean, cov = known.mean.copy(), known.cov.copy()
+    mean[settled], cov[settled] = to_people(mean[settled], cov[settled], public[settled], known.silent)
+    scale = np.where(settled, known.scale * np.maximum(known.mean[:, 0], 1.0), known.scale)
+    return replace(known, mean=mean, spread=ShareCovariance(cov), scale=scale, settled=np.zeros_like(settled))
 
 
 def _begun(
@@ -270,44 +300,56 @@ def _claim(public: Floats, records: SlotRecords, which: Bools) -> tuple[Floats, 
     return claim, (records.noise_var[which].sum() + share * claim) / np.square(share)
 
 
-def _widened(
-    cov: Floats, scale: Floats, settled: Bools, public: Floats, width: float, records: SlotRecords, new: Bools
-) -> Floats:
-    """Return the scale, and widen what is believed, in place, where servers that were never heard claim a larger crowd.
+def _widened(known: ShareFilter, public: Floats, width: float, records: SlotRecords, new: Bools) -> ShareFilter:
+    """Return the filter, wider where servers that were never heard claim a larger crowd.
 
     The crowd of the first records says how wide the filter starts, and may have been too small by far.
     """
     claim, claim_var = _claim(public, records, new)
     least = _FIRST_FACTOR * (claim - 2.0 * np.sqrt(claim_var))  # more than noise
-    larger = np.where(settled, scale, np.maximum(least, scale))
-    added = np.square(larger) - np.square(scale)
+    larger = np.maximum(least, known.scale)
+    added = np.square(larger) - np.square(known.scale)
+    cov = known.cov.copy()
     if added.any():
         part = slice(1, public.shape[1] + 1)
         cov[:, 0, 0] += added
-        cov[:, part, part] += added[:, None, None] * _sums_to_zero(np.square(_WIDEST * width * public))
-    return larger
+        cov[:, part, part] += added[:, None, None] * _sums_to_zero(np.square(WIDEST * width) * share_var(public))
+    return replace(known, spread=ShareCovariance(cov), scale=larger)
 
 
-def _moved(before: ShareFilter, believed: Floats, step: CrowdStep) -> tuple[Floats, Floats]:
-    """Return mean and covariance for the next slot."""
-    servers = believed.shape[1]
+def _moved(before: ShareFilter, public: Floats, believed: Floats, step: CrowdStep) -> tuple[Floats, Floats]:
+    """Return mean and covariance for the next slot.
+
+    The crowd q = f r of servers that are heard follows q' = a q + f (expected - a before) + f noise.
+    """
+    servers, settled = believed.shape[1], before.settled
     part, first = slice(1, servers + 1), servers + 1
     factor = np.empty_like(before.mean)
     factor[:, 0], factor[:, first:] = step.transition, step.stays
-    factor[:, part] = np.where(before.settled, 1.0, step.growth)[:, None]
+    factor[:, part] = np.where(settled, 1.0, step.growth)[:, None]
+    known = np.where(settled, expected_part(before.mean[:, part], public, before.silent), 1.0)
+    drift = step.expected - step.transition * step.before
     mean = factor * before.mean
-    mean[:, 0] = step.expected + step.transition * (before.mean[:, 0] - step.before)
+    mean[:, 0] += known * drift
     cov = before.cov * (factor[:, :, None] * factor[:, None, :])
-    cov[:, 0, 0] += step.added + np.where(before.settled, np.minimum(step.jump, np.square(before.mean[:, 0])), 0.0)
-    people = np.maximum(mean[:, :1], 1.0)
+    if settled.any() and (silent := before.silent).any():
+        slope = np.where(settled, -drift / heard_part(public, silent), 0.0)[:, None]
+        common = slope * cov[:, 1 + np.flatnonzero(silent)].sum(axis=1)
+        more = 2.0 * common[:, 0] + slope[:, 0] * common[:, 1 + np.flatnonzero(silent)].sum(axis=1)
+        cov[:, 0, 1:] += common[:, 1:]
+        cov[:, 1:, 0] += common[:, 1:]
+        cov[:, 0, 0] += more
+    jump = np.where(settled, np.minimum(step.jump, np.square(before.mean[:, 0])), 0.0)
+    cov[:, 0, 0] += np.square(known) * (step.added + jump)
+    people = np.maximum(mean[:, :1] / known[:, None], 1.0)
     cov[:, first:, first:] += _sums_to_zero((1.0 - step.stays * step.stays) * people * believed)
     return mean, cov
 
 
 def _update(
     mean: Floats, cov: Floats, public: Floats, records: SlotRecords, settled: Bools, point: tuple[Floats, Floats]
-) -> None:
-    """Take the records of a slot into account, in place.
+) -> tuple[Floats, Floats]:
+    """Return the mean after the records of a slot, and the gain.
 
     Where the filter has b, z = H r + b + delta is linear. Where it has g, the product (H + g) r is linearised at a
     `point`: shares (d, m) and crowd (d,) that are drawn back already. The rest is the product of what is off in both;
@@ -317,13 +359,13 @@ def _update(
     share = np.where(which, point[0][:, records.origins], public[:, records.origins])
     crowd = np.where(settled, point[1], 1.0)[:, None]
     common = share[:, :, None] * cov[:, :1] + crowd[:, :, None] * cov[:, places] + cov[:, servers + places]
-    both, crowd_var, share_var = cov[:, 0, places], cov[:, :1, 0], np.einsum("dkk->dk", cov[:, places[:, None], places])
+    both, crowd_var, error_var = cov[:, 0, places], cov[:, :1, 0], np.einsum("dkk->dk", cov[:, places[:, None], places])
     counted = public[:, records.origins] + mean[:, places]
     expected = np.where(which, counted * mean[:, :1] + both, public[:, records.origins] * mean[:, :1] + mean[:, places])
     innovation = records.noisy.T - expected - mean[:, servers + places]
     share_off, crowd_off = counted - share, mean[:, :1] - crowd
-    rest = crowd_var * (share_var + share_off * share_off) + both * both
-    rest = rest + crowd_off * (crowd_off * share_var + 2.0 * share_off * both)
+    rest = crowd_var * (error_var + share_off * share_off) + both * both
+    rest = rest + crowd_off * (crowd_off * error_var + 2.0 * share_off * both)
     joint = share[:, None, :] * common[:, :, :1] + crowd[:, :, None] * common[:, :, places]
     joint = joint + common[:, :, servers + places]
     joint = 0.5 * (joint + joint.swapaxes(1, 2))
@@ -334,10 +376,7 @@ def _update(
     np.einsum("dkk->dk", joint)[...] += noise
     gains = np.linalg.solve(_square_root(joint), np.concatenate([common, innovation[:, :, None]], axis=2))
     gain, normalised = gains[:, :, :-1], gains[:, :, -1]
-    mean += np.einsum("dkn,dk->dn", gain, normalised)
-    cov -= gain.swapaxes(1, 2) @ gain
-    cov += cov.swapaxes(1, 2).copy()
-    cov *= 0.5
+    return mean + np.einsum("dkn,dk->dn", gain, normalised), gain
 
 
 def _square_root(matrices: Floats) -> Floats:
@@ -349,40 +388,48 @@ def _square_root(matrices: Floats) -> Floats:
         return np.asarray(vectors * np.sqrt(np.maximum(values, _LEAST_NOISE * values[:, -1:]))[:, None, :])
 
 
-def _settle(
-    mean: Floats, cov: Floats, before: tuple[Floats, Bools], public: Floats, records: SlotRecords, added: Floats
-) -> tuple[Floats, Bools]:
-    """Turn errors of shares from people into parts of the crowd, in place, where so much is known of it.
+def _settle(known: ShareFilter, public: Floats, width: float, records: SlotRecords, added: Floats) -> ShareFilter:
+    """Turn errors of shares from people into parts of the crowd, where so much is known of it.
 
-    With g = b/r, an error of g is (that of b - g times that of r)/r; what this leaves out is (error of r)^2/r in all
-    records together, and has to be less than the noise of a record at each server. Where single records say little,
-    products of what they say are wrong, and the region stays as it is. In the round of records until now,
-    the crowd has moved, and b with it: twice as far as the model says, if it moves in one direction.
-
-    before  scale and `settled`, which are returned as they are now
+    What this leaves out is (error of the crowd)^2/crowd in all records together, and has to be less than the noise of
+    a record at each server. Where single records say little, products of what they say are wrong, and the region
+    stays as it is. So does one of which servers with less than half of the public shares have been heard. In the round
+    of records until now, the crowd has moved, and b with it: twice as far as the model says, if it moves in one
+    direction.
     """
-    scale, settled = before
-    servers, crowd = public.shape[1], np.maximum(mean[:, 0], 1.0)
+    silent = known.silent
+    if silent.any() and (known.heard == 1).any():  # others may be heard for the first time in this round
+        return known
+    servers, row = public.shape[1], heard_crowd(public, silent, known.mean.shape[1])
+    crowd = np.maximum(np.einsum("dn,dn->d", row, known.mean), 1.0)
     noise_var = records.noise_var.mean()
     least = np.minimum(np.square(_SETTLED_PART * crowd), servers * np.sqrt(noise_var) * crowd)
     is_precise = noise_var + crowd / servers < np.square(_PRECISE_PART * crowd / servers)
-    now = ~settled & is_precise & (cov[:, 0, 0] < least)
+    now = ~known.settled & is_precise & (heard_part(public, silent) > _LEAST_HEARD)
     if not now.any():
-        return before
+        return known
+    now[now] = _variances(known, row, now) < least[now]
+    if not now.any():
+        return known
+    mean, cov = known.mean.copy(), known.cov.copy()
     part, people = slice(1, servers + 1), crowd[now][:, None]
-    moved = mean[now]
-    errors = moved[:, part] / people
-    turn = np.tile(np.eye(mean.shape[1]), (len(people), 1, 1))
-    np.einsum("dii->di", turn)[:, part] = 1.0 / people
-    turn[:, part, 0] = -errors / people
-    turned = turn @ cov[now] @ turn.swapaxes(1, 2)
-    turned = 0.5 * (turned + turned.swapaxes(1, 2))
+    turned_mean, turned = to_parts(mean[now], cov[now], public[now], silent)
     round_var = 4.0 * added[now][:, None] * servers / len(records.origins)
-    wrong = np.minimum(round_var / np.square(people), np.square(_SETTLED_PART))
-    turned[:, part, part] += _sums_to_zero(wrong * np.square(np.maximum(public[now] + errors, 0.0)))
-    moved[:, part] = errors
-    mean[now], cov[now] = moved, turned
-    return np.where(now, scale / crowd, scale), settled | now
+    scale = known.scale / crowd
+    most = np.square(np.minimum(WIDEST * width * scale[now], _SETTLED_PART))[:, None]
+    wrong = np.minimum(round_var / np.square(people), most)
+    share = np.where(silent, 0.0, np.maximum(public[now] + turned_mean[:, part], 0.0))
+    turned[:, part, part] += _sums_to_zero(wrong * np.square(share))
+    mean[now], cov[now] = turned_mean, turned
+    scale = np.where(now, scale, known.scale)
+    return ShareFilter(mean, ShareCovariance(cov), scale, True, known.heard, known.settled | now)
+
+
+def _variances(known: ShareFilter, row: Floats, which: Bools) -> Floats:
+    """Return the variances of a linear function (d, n) of the state, in some of the regions."""
+    row = row[which]
+    var: Floats = (row * np.einsum("dnk,dk->dn", known.spread.cov[which], row)).sum(axis=1)
+    return var if known.gain is None else var - np.square(np.einsum("dkn,dn->dk", known.gain[which], row)).sum(axis=1)
 
 
 def _sums_to_zero(var: Floats) -> Floats:
@@ -393,17 +440,9 @@ def _sums_to_zero(var: Floats) -> Floats:
     return np.asarray(cov)
 
 
-def _roots(public: Floats) -> tuple[Floats, Floats]:
-    """Return L (d, m, m - 1) and its inverse.
+def share_var(public: Floats) -> Floats:
+    """Return the variances (..., m) of errors of public shares (..., m) at a width of 1, before they sum to 0.
 
-    L L^T are the covariances of the errors of shares (d, m) at a width of 1:
-    they are diag(H) (1 - n n^T) diag(H) with the unit vector n = H/|H|. A reflection takes the first axis to
-    n, so its other columns span what is perpendicular to n.
+    They are in proportion to the shares, as those of Dirichlet draws, and sum up as if each were H^2.
     """
-    unit = public / np.sqrt(np.square(public).sum(axis=1, keepdims=True))
-    mirror = unit.copy()
-    mirror[:, 0] += 1.0
-    scale = 2.0 / np.square(mirror).sum(axis=1)
-    axes = -scale[:, None, None] * mirror[:, :, None] * mirror[:, None, 1:]
-    axes[:, 1:] += np.eye(public.shape[1] - 1)
-    return public[:, :, None] * axes, (axes / public[:, :, None]).swapaxes(1, 2)
+    return np.asarray(public * np.square(public).sum(axis=-1, keepdims=True))

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.kalman import predict
-from dpcrowd.filters.matrix import predict_matrix
+from dpcrowd.filters.matrix import matrix_step, predict_matrix
 from dpcrowd.filters.model import ProcessModel
 
 __all__ = ["smooth", "smooth_matrix", "smooth_steps"]
@@ -42,8 +42,8 @@ def smooth(
     first      the number of the first slot, which a course needs
     """
     smoothed, smoothed_var = means.copy(), variances.copy()
-    a = np.broadcast_to(model.diagonal_transition, means.shape[2:])
     for slot in range(len(means) - 2, -1, -1):
+        a = np.broadcast_to(model.carried(first + slot + 1), means.shape[2:])
         mean, var, after, after_var = means[slot], variances[slot], smoothed[slot + 1], smoothed_var[slot + 1]
         prior, prior_var = predict(mean, var, model, first + slot + 1)
         prior_var = prior_var * doubt[slot + 1][:, None]
@@ -79,7 +79,7 @@ def smooth_steps(means: Floats, variances: Floats, doubt: Floats, steps: Floats)
             gain = cov / (prior_var * doubt[slot + 1][:, None])
             known = np.isfinite(var) & np.isfinite(after_var) & np.isfinite(gain)
             smoothed[slot] = np.where(known, mean + gain * (after - prior), mean)
-            smoothed_var[slot] = np.where(known, var - gain * cov + gain * gain * after_var, var)
+            smoothed_var[slot] = np.where(known, np.maximum(var - gain * cov, 0.0) + gain * gain * after_var, var)
     return smoothed, smoothed_var
 
 
@@ -88,10 +88,11 @@ def smooth_matrix(
 ) -> tuple[Floats, Floats, Bools]:
     """Return smoothed means (T, N, d) and covariances (T, N, d, d), and where they are known, (T, N)."""
     smoothed, smoothed_cov, smoothed_known = means.copy(), covariances.copy(), known.copy()
-    a, q = model.matrix_transition, model.matrix_var
-    invertible = np.linalg.cond(a) < _WORST_CONDITION
+    q = model.matrix_var
+    invertible = np.linalg.cond(model.matrix_transition) < _WORST_CONDITION
     eye = np.eye(model.regions)
     for slot in range(len(means) - 2, -1, -1):
+        a = matrix_step(model, first + slot + 1)
         after, after_cov = smoothed[slot + 1], smoothed_cov[slot + 1]
         rows = np.flatnonzero(known[slot])
         if rows.size:

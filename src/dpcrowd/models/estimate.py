@@ -9,12 +9,17 @@ slots that a profile was fitted on are too small.
 
     a = sum of e(t) e(t+1) / sum of (e(t)^2 - noise)            q = mean of (e(t+1) - a e(t))^2 - noise
 
-Of measurements with noise, the likelihood decides instead. Both are shrunk, q towards a Poisson count's and a towards
-the mean of all regions, since series may be short.
+Where deviations are relative, in proportion to the expected count s(t), e(t) s(t+1)/s(t) takes the place of e(t). Both
+are shrunk, q towards a Poisson count's and a towards the mean of all regions, since series may be short.
+
+Of measurements with noise, the likelihood decides instead, and regions that tell little borrow from the others
+(`weak`). What they miss contains their noise, so the errors that are reported of them are those that the model expects
+of itself, of counts without noise; their coverage is that of the measurements.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,23 +27,28 @@ import numpy as np
 
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.crps import normal_crps
-from dpcrowd.models.model import LEAST_VAR, Scores, VarianceKind, expected_people, row_variances
+from dpcrowd.models.autocorrelation import suggested_seasons
+from dpcrowd.models.correlation import mean_correlation
+from dpcrowd.models.model import LEAST_VAR, Scores, VarianceKind, deviation_scale, expected_people, row_variances
 from dpcrowd.models.profiles import Profile, ProfileSeries, estimate_profile
 from dpcrowd.models.season import SeasonKind, SeasonTiming, SlotTimes, possible_seasons, timing
+from dpcrowd.models.weak import CELLS, START, EarlierModel, common_weights, settled_var
 
-__all__ = ["Estimate", "Fitted", "fit_series"]
+__all__ = ["LEAST_SCORED", "Estimate", "Fitted", "fit_series"]
 
 _FOLDS = ((0.35, 0.85), (0.5, 1.0), (0.75, 1.0))
 """Where held-out blocks begin and end: far enough ahead to see a level drift away, since a model is used for long."""
 _FEWEST = 10  # slots of a training part; shorter series are fitted without blocks
+LEAST_SCORED = math.ceil(_FEWEST / _FOLDS[0][0])
+"""Slots from which on some are held out, so that it is known how well a model predicts."""
 _LARGEST_A = 0.995
 _SHRINKAGE = 12.0  # pairs of slots that the mean of all regions counts for
 _SHORTEST_HALF_LIFE = 25.0  # slots; a shorter memory of the level would take chance for change
 _FEW = 4.0  # slots that a Poisson count's variance counts for
 _FAR = 20.0  # standard deviations beyond which a residual is cut off
 _GAIN = 0.99  # a more complex candidate must have at most this part of the score
-_GRID_A = np.array([0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.85, 0.92, 0.96, 0.985])
-_GRID_V = 2.0 ** np.arange(-4, 5)
+_CLEAR = 3.0  # by which the log score of a more complex candidate has to be better: noise hides 1% of any other score
+_OVERLAP = 0.5  # blocks overlap, so that most of their slots count twice in a likelihood
 Z95 = 1.959963984540054
 
 
@@ -68,22 +78,32 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """An estimate, which season it has, how good it was on held-out blocks, and why it was chosen."""
+    """An estimate, which season it has, how good it was on held-out blocks, and why it was chosen.
+
+    region_correlation  of the deviations of two regions (`correlation`); None: unknown, of one region or of releases
+    """
 
     estimate: Estimate
     season: SeasonKind
     scores: Scores
     reason: str
+    region_correlation: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """A held-out block: its values, and what a profile of earlier slots expects of them."""
+    """A held-out block: its values, what a profile of earlier slots expects of them, and the model before, if any."""
 
     series: ProfileSeries
     expected: Floats
     level: Floats
     deviation_var: Floats
+    earlier: EarlierModel | None = None
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether its values are measurements with noise, and not counts."""
+        return self.series.is_noisy
 
 
 def fit_series(
@@ -92,11 +112,15 @@ def fit_series(
     times: SlotTimes | None = None,
     season: SeasonKind = "auto",
     first: int = 0,
+    released: Floats | None = None,
+    earlier: EarlierModel | None = None,
 ) -> Fitted:
     """Fit a model on values (T, d): counts, or measurements with the variances `noise_var`.
 
-    times  when slots begin; None: unknown
-    first  the number of the first slot in its series
+    times     when slots begin; None: unknown
+    first     the number of the first slot in its series
+    released  (T, d) what was released of the slots, for regions that were measured weakly; NaN: nothing
+    earlier   the model with which it was released: its season is kept unless another one is clearly better
 
     >>> rng = np.random.default_rng(0)
     >>> counts = rng.poisson(np.where(np.arange(400) % 7 < 5, 30, 10))[:, None].astype(float)
@@ -107,30 +131,47 @@ def fit_series(
     noise = np.zeros(value.shape) if noise_var is None else noise_var
     slots = len(value)
     seasons: Sequence[SeasonKind] = possible_seasons(times, slots) if season == "auto" else [season]
+    if season == "auto" and times is None and noise_var is None:
+        seasons = [*seasons, *suggested_seasons(value)]
+    if earlier is not None:
+        seasons = sorted(seasons, key=lambda one: one != earlier.season)
     half_lives = [half for half in (slots / 3.0, slots / 10.0) if half >= _SHORTEST_HALF_LIFE]
     candidates = [Candidate(one, half) for one in seasons for half in (None, *half_lives)]
     timings = {one: timing(one, times, first) for one in seasons}
-    series = {one: ProfileSeries(value, noise, _row_of(place, slots)) for one, place in timings.items()}
+    level = None if earlier is None else earlier.level
+    series = {
+        one: ProfileSeries(value, noise, _row_of(place, slots), released, level) for one, place in timings.items()
+    }
     if int(slots * _FOLDS[0][0]) < _FEWEST:
         only = Candidate(seasons[0])
         fitted = _estimate(series[only.season], timings[only.season].rows, only, [])
         reason = f"{only.text}: {slots} slots are too few to compare anything on held-out blocks"
         return Fitted(fitted, only.season, Scores(*(float("nan"),) * 4, 0), reason)
     held_out = {
-        candidate: _held_out(series[candidate.season], timings[candidate.season].rows, candidate)
+        candidate: _held_out(series[candidate.season], timings[candidate.season].rows, candidate, earlier)
         for candidate in candidates
     }
     scores = {candidate: _score(blocks, "fixed") for candidate, blocks in held_out.items()}
-    best = _simplest(scores)
+    noisy = any(block.is_noisy for block in held_out[candidates[0]])
+    best = _simplest(scores, noisy)
     blocks = held_out[best]
     by_kind = {kind: _score(blocks, kind) for kind in _KINDS}
-    kind: VarianceKind = "fixed" if by_kind["fixed"] < _GAIN * by_kind["proportional"] else "proportional"
+    hardly_worse = _is_hardly_worse(by_kind["proportional"], by_kind["fixed"], noisy)
+    kind: VarianceKind = "proportional" if hardly_worse else "fixed"
+    if timings[best.season].rows > 1 and not noisy:  # at a constant level it is the same; noise would hide it
+        by_kind["relative"] = _score(blocks, "relative")
+        kind = kind if _is_hardly_worse(by_kind[kind], by_kind["relative"], noisy) else "relative"
     estimate = _estimate(series[best.season], timings[best.season].rows, best, blocks, kind)
+    unseen = slots - int(slots * _FOLDS[0][0])
+    correlation = None
+    if noise_var is None and value.shape[1] > 1:  # the noise of releases hides it
+        correlation = mean_correlation([_clipped(block) for block in blocks], unseen)
     return Fitted(
         estimate,
         best.season,
-        _scores(blocks, kind, slots - int(slots * _FOLDS[0][0])),
-        _reason(best, scores, kind, by_kind),
+        _scores(blocks, kind, unseen),
+        _reason(best, scores, kind, by_kind, noisy),
+        correlation,
     )
 
 
@@ -142,31 +183,40 @@ def _row_of(place: SeasonTiming, slots: int) -> Ints:
     return np.asarray(ticks, dtype=np.int64)
 
 
-def _simplest(scores: dict[Candidate, float]) -> Candidate:
+def _simplest(scores: dict[Candidate, float], noisy: bool) -> Candidate:
     """Return the best candidate; one that comes before it, and is hardly worse, is preferred."""
     least = min(scores.values())
-    return next(candidate for candidate, score in scores.items() if score * _GAIN <= least)
+    return next(candidate for candidate, score in scores.items() if _is_hardly_worse(score, least, noisy))
+
+
+def _is_hardly_worse(score: float, other: float, noisy: bool) -> bool:
+    """Whether a score is so close to another one that its candidate is preferred for being simpler."""
+    return score <= other + _CLEAR if noisy else not other < _GAIN * score
 
 
 def _reason(
-    best: Candidate, scores: dict[Candidate, float], kind: VarianceKind, by_kind: dict[VarianceKind, float]
+    best: Candidate,
+    scores: dict[Candidate, float],
+    kind: VarianceKind,
+    by_kind: dict[VarianceKind, float],
+    noisy: bool,
 ) -> str:
     """Return which candidate was chosen, and what the others reached."""
     others = sorted((score, candidate.text) for candidate, score in scores.items() if candidate != best)
-    text = f"{best.text}, {kind} variance: CRPS {by_kind[kind]:.4g} per slot on held-out blocks"
+    score = f"log score {by_kind[kind]:.4g}" if noisy else f"CRPS {by_kind[kind]:.4g} per slot"
+    text = f"{best.text}, {kind} variance: {score} on held-out blocks"
     if others:
         text += "; " + ", ".join(f"{name} {score:.4g}" for score, name in others[:4])
-    other = by_kind["fixed" if kind == "proportional" else "proportional"]
-    return f"{text}; {'fixed' if kind == 'proportional' else 'proportional'} variance {other:.4g}"
+    return f"{text}; " + ", ".join(f"{one} variance {score:.4g}" for one, score in by_kind.items() if one != kind)
 
 
-def _held_out(series: ProfileSeries, rows: int, candidate: Candidate) -> list[_Block]:
+def _held_out(series: ProfileSeries, rows: int, candidate: Candidate, earlier: EarlierModel | None) -> list[_Block]:
     slots = len(series.value)
     blocks = []
     for first, last in ((int(slots * begin), int(slots * end)) for begin, end in _FOLDS):
         profile = _profile(series.part(0, first), rows, candidate)
         part = series.part(first, last)
-        blocks.append(_Block(part, profile.rows[part.row], profile.level, profile.deviation_var))
+        blocks.append(_Block(part, profile.rows[part.row], profile.level, profile.deviation_var, earlier))
     return blocks
 
 
@@ -182,20 +232,43 @@ def _estimate(
     if not blocks:
         blocks = [_Block(series, profile.rows[series.row], profile.level, profile.deviation_var)]
     transition, variance = _deviations(blocks, kind)
+    if any(block.is_noisy for block in blocks):
+        # A level that measurements leave in doubt is a deviation that the filters have to expect.
+        usual = row_variances(profile.rows, profile.level, transition, variance, kind) / (1.0 - np.square(transition))
+        return Estimate(profile, transition, variance * (1.0 + profile.level_var / usual.mean(axis=0)), kind)
     settled = row_variances(profile.rows, profile.level, transition, variance, kind) / (1.0 - np.square(transition))
     # Blocks of a small region may have been calm by chance: never less than on the slots that were fitted.
     variance = variance * np.maximum(profile.deviation_var / settled.mean(axis=0), 1.0)
     return Estimate(profile, transition, variance, kind)
 
 
-def _weights(block: _Block, kind: VarianceKind) -> Floats:
-    """Return what the variance of a deviation is in proportion to, (T, d)."""
-    return np.ones_like(block.expected) if kind == "fixed" else expected_people(block.expected, block.level)
+def _weights(scale: Floats, kind: VarianceKind) -> Floats:
+    """Return what the variance of a deviation is in proportion to, (T, d); `scale`: the people who are expected."""
+    if kind == "fixed":
+        return np.ones_like(scale)
+    return np.square(scale) if kind == "relative" else scale
+
+
+def _ratios(scale: Floats, kind: VarianceKind) -> Floats:
+    """Return by what deviations are larger than in the slot before, (T - 1, d); `scale`: what they may follow."""
+    return np.asarray(scale[1:] / scale[:-1]) if kind == "relative" else np.ones((len(scale) - 1, 1))
 
 
 def _deviations(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, Floats]:
-    """Return a (d,), and q (d,) or q per expected person."""
-    parts = [_residuals(block, kind) for block in blocks]
+    """Return a (d,), and q (d,), q per expected person or per expected person squared."""
+    if any(block.is_noisy for block in blocks):
+        return _most_likely(blocks, kind)
+    scales = [expected_people(block.expected, block.level) for block in blocks]
+    transition, variance = _moments(blocks, kind, scales)
+    if kind == "relative":  # where few people are expected, their scale depends on both
+        scales = [deviation_scale(block.expected, block.level, transition, variance) for block in blocks]
+        transition, variance = _moments(blocks, kind, scales)
+    return transition, variance
+
+
+def _moments(blocks: Sequence[_Block], kind: VarianceKind, scales: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Return a and q from the squares and products of residuals; `scales`: the people who are expected, (T, d) each."""
+    parts = [_residuals(block, kind, scale) for block, scale in zip(blocks, scales, strict=True)]
 
     def total(of: Callable[[_Residuals], Floats]) -> Floats:
         return np.asarray(sum((part.both * of(part)).sum(axis=0) for part in parts))
@@ -203,8 +276,8 @@ def _deviations(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, F
     pairs, people, poisson = (
         total(of) for of in (lambda _: np.ones(1), lambda one: one.weight, lambda one: one.poisson)
     )
-    squares = total(lambda part: np.square(part.value[:-1]) - part.noise[:-1])
-    products = total(lambda part: part.value[1:] * part.value[:-1])
+    squares = total(lambda part: np.square(part.before) - part.noise_before)
+    products = total(lambda part: part.value[1:] * part.before)
     few = _FEW / (pairs + 1.0)  # as a part of all pairs
     paired = pairs > 0.0  # of measurements, there may be no two in a row
     raw = np.clip(products / np.where(paired, np.maximum(squares, few * poisson), 1.0), 0.0, _LARGEST_A)
@@ -213,44 +286,39 @@ def _deviations(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, F
     changes = total(lambda part: _squared_changes(part, transition))
     by_chance = poisson * (1.0 - np.square(transition))
     variance = (np.maximum(changes, 1e-3 * by_chance) + few * by_chance) / np.where(paired, people * (1.0 + few), 1.0)
-    variance = np.where(paired, variance, _lone_variance(blocks, kind) * (1.0 - np.square(transition)))
-    if any(part.noise.any() for part in parts):
-        return _most_likely(blocks, kind, variance / (1.0 - np.square(transition)))
     return transition, variance
 
 
-def _lone_variance(blocks: Sequence[_Block], kind: VarianceKind) -> Floats:
-    """Return the variance (d,) of deviations, or per expected person, where no two measurements are in a row."""
-    usual = np.mean([np.maximum(block.deviation_var, LEAST_VAR) for block in blocks], axis=0)
-    return np.asarray(usual / np.mean([_weights(block, kind).mean(axis=0) for block in blocks], axis=0))
-
-
-def _most_likely(blocks: Sequence[_Block], kind: VarianceKind, rough: Floats) -> tuple[Floats, Floats]:
-    """Return a (d,) and q (d,) of noisy measurements: their mean over a grid, weighted by the likelihood.
-
-    rough  (d,) a first guess at the variance of deviations, from moments
+def _most_likely(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, Floats]:
+    """Return a (d,) and q (d,) of noisy measurements: their means over a grid, weighted by the likelihood (`weak`).
 
     A measurement says little, so moments of pairs would be far off where a filter over all of them is not.
     """
-    a, factor = (axis.reshape(-1, 1) for axis in np.meshgrid(_GRID_A, _GRID_V))
-    settled = factor * np.maximum(rough, 1e-12)
+    a = CELLS[:, :1]
+    level = np.mean([np.maximum(block.level, LEAST_VAR) for block in blocks], axis=0)
+    settled = settled_var(level) * (level if kind == "fixed" else 1.0)
     likelihood = np.zeros(settled.shape)
     for block in blocks:
-        weight, present = _weights(block, kind), block.series.present
+        weight, present = _weights(expected_people(block.expected, block.level), kind), block.series.present
         residual = np.where(present, block.series.value - block.expected, 0.0)
         mean, var = np.zeros(settled.shape), settled * weight[0]
         for slot in range(len(residual)):
             if slot:
-                mean, var = a * mean, a * a * var + settled * (1.0 - a * a) * weight[slot]
+                mean, var = a * mean, a * a * var + settled * ((1.0 - a * a) * weight[slot])
+            if not present[slot].any():
+                continue
             spread = np.where(present[slot], var + block.series.noise_var[slot], 1.0)
             error = residual[slot] - mean
             likelihood += np.where(present[slot], -0.5 * (np.log(spread) + error * error / spread), 0.0)
             gain = np.where(present[slot], var / spread, 0.0)
             mean, var = mean + gain * error, (1.0 - gain) * var
-    chance = np.exp(likelihood - likelihood.max(axis=0))
-    chance = chance / chance.sum(axis=0)
+    likelihood *= _OVERLAP
+    if blocks[0].earlier is not None:
+        likelihood += blocks[0].earlier.log_prior(settled * (1.0 if kind == "fixed" else level))
+    chance = common_weights(likelihood, START)
     transition = (chance * a).sum(axis=0)
-    return transition, (chance * settled).sum(axis=0) * (1.0 - np.square(transition))
+    # What one slot adds is known better than what many add up to: the farther a is from 1, the less it depends on a.
+    return transition, np.exp((chance * np.log(settled * (1.0 - a * a))).sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,32 +326,44 @@ class _Residuals:
     """Residuals of a block.
 
     value, noise     (T, d) residuals, and the variance of their measurement
+    before, noise_before  (T - 1, d) those of the slot before, in the scale of the slot
     both             (T - 1, d) how much a slot and the one before it count together
     weight, poisson  (T - 1, d) what the variance is in proportion to, and that of a Poisson count
     """
 
     value: Floats
     noise: Floats
+    before: Floats
+    noise_before: Floats
     both: Floats
     weight: Floats
     poisson: Floats
 
 
-def _residuals(block: _Block, kind: VarianceKind) -> _Residuals:
+def _clipped(block: _Block) -> Floats:
+    """Return the residuals of a block, (T, d); one absurd slot must not decide."""
+    present = block.series.present
+    noise = np.where(present, block.series.noise_var, 0.0)
+    residual = np.where(present, block.series.value - block.expected, 0.0)
+    limit = _FAR * np.sqrt(np.maximum(block.deviation_var, LEAST_VAR) + noise)
+    return np.clip(residual, -limit, limit)
+
+
+def _residuals(block: _Block, kind: VarianceKind, scale: Floats) -> _Residuals:
     present = block.series.present
     noise = np.where(present, block.series.noise_var, 0.0)
     usual = np.maximum(block.deviation_var, LEAST_VAR)
-    residual = np.where(present, block.series.value - block.expected, 0.0)
-    limit = _FAR * np.sqrt(usual + noise)  # one absurd slot must not decide
     trust = np.where(present, usual / (usual + noise), 0.0)
-    weight, poisson = _weights(block, kind)[1:], np.maximum(block.expected[1:], LEAST_VAR)
-    return _Residuals(np.clip(residual, -limit, limit), noise, trust[1:] * trust[:-1], weight, poisson)
+    weight, poisson = _weights(scale, kind)[1:], np.maximum(block.expected[1:], LEAST_VAR)
+    value, ratio = _clipped(block), _ratios(scale, kind)
+    before, noise_before = ratio * value[:-1], np.square(ratio) * noise[:-1]
+    return _Residuals(value, noise, before, noise_before, trust[1:] * trust[:-1], weight, poisson)
 
 
 def _squared_changes(part: _Residuals, transition: Floats) -> Floats:
     """Return (e(t+1) - a e(t))^2 less the variance of the measurements, (T - 1, d)."""
-    change = part.value[1:] - transition * part.value[:-1]
-    return np.asarray(np.square(change) - part.noise[1:] - np.square(transition) * part.noise[:-1])
+    change = part.value[1:] - transition * part.before
+    return np.asarray(np.square(change) - part.noise[1:] - np.square(transition) * part.noise_before)
 
 
 def _others(blocks: Sequence[_Block], number: int) -> Sequence[_Block]:
@@ -299,12 +379,14 @@ def _predictions(block: _Block, transition: Floats, variance: Floats, kind: Vari
     series = block.series
     noise = np.where(series.present, series.noise_var, 0.0)
     q = row_variances(block.expected, block.level, transition, variance, kind)
-    alone = q / (1.0 - np.square(transition))
+    alone = _settled(q, transition, kind)
+    ratios = _ratios(deviation_scale(block.expected, block.level, transition, variance), kind)
     mean, var = np.empty_like(block.expected), np.empty_like(block.expected)
     deviation, spread = np.zeros(block.level.size), alone[0]
     for slot in range(len(mean)):
         if slot:
-            deviation, spread = transition * deviation, np.square(transition) * spread + q[slot]
+            carried = transition * ratios[slot - 1]
+            deviation, spread = carried * deviation, np.square(carried) * spread + q[slot]
         mean[slot], var[slot] = block.expected[slot] + deviation, spread
         gain = np.where(series.present[slot], spread / (spread + noise[slot]), 0.0)
         deviation = deviation + gain * (series.value[slot] - mean[slot])
@@ -312,12 +394,35 @@ def _predictions(block: _Block, transition: Floats, variance: Floats, kind: Vari
     return mean, var + noise, block.expected, alone + noise
 
 
+def _settled(q: Floats, transition: Floats, kind: VarianceKind) -> Floats:
+    """Return the variance of deviations without any record, (T, d), where slots add q, (T, d)."""
+    square = np.square(transition)
+    if kind != "proportional" or (q == q[0]).all():
+        return np.asarray(q / (1.0 - square))
+    # What a day has added is carried into the night. A second pass forgets how the first one began.
+    alone, spread = np.empty_like(q), q.mean(axis=0) / (1.0 - square)
+    for _ in range(2):
+        for slot, added in enumerate(q):
+            spread = square * spread + added
+            alone[slot] = spread
+    return alone
+
+
 def _score(blocks: Sequence[_Block], kind: VarianceKind) -> float:
-    """Return the mean CRPS per slot, summed over the regions, of predictions with and without the slot before."""
+    """Return the mean CRPS per slot, summed over the regions, of predictions with and without the slot before.
+
+    Of measurements with noise, it is the log score of all of them: the noise of each is known, and outweighs the crowd
+    in any score in the units of counts.
+    """
     total, slots = 0.0, 0
     for number, block in enumerate(blocks):
         present = block.series.present
         mean, var, alone, alone_var = _predictions(block, *_deviations(_others(blocks, number), kind), kind)
+        if block.is_noisy:
+            for expected, spread in ((mean, var), (alone, alone_var)):
+                surprise = np.square(block.series.value - expected) / spread
+                total += 0.5 * _OVERLAP * 0.5 * float((np.log(spread) + surprise)[present].sum())
+            continue
         for expected, spread in ((mean, var), (alone, alone_var)):
             total += 0.5 * float(np.where(present, normal_crps(block.series.value - expected, spread), 0.0).sum())
         slots += len(present)
@@ -325,7 +430,7 @@ def _score(blocks: Sequence[_Block], kind: VarianceKind) -> float:
 
 
 def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
-    sums = np.zeros(6)
+    sums, expected_errors = np.zeros(6), np.zeros(3)
     for number, block in enumerate(blocks):
         present = block.series.present
         mean, var, alone, alone_var = _predictions(block, *_deviations(_others(blocks, number), kind), kind)
@@ -335,7 +440,20 @@ def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
             sums[2 + place] += float((error <= Z95 * np.sqrt(spread))[present].sum())
         sums[4] += float(np.abs(block.series.value[present]).sum())
         sums[5] += float(present.sum())
+        if block.is_noisy:
+            expected_errors += _expected_errors(block, *_deviations(_others(blocks, number), kind), kind)
+    if expected_errors.any():
+        sums[0], sums[1], sums[4] = expected_errors
     totals: list[float] = sums.tolist()
     # A series of zeros has no relative error.
     people, cells = totals[4] or float("nan"), max(totals[5], 1.0)
     return Scores(totals[0] / people, totals[1] / people, totals[2] / cells, totals[3] / cells, slots)
+
+
+def _expected_errors(block: _Block, transition: Floats, variance: Floats, kind: VarianceKind) -> Floats:
+    """Return the sums over a block of the |errors| that a model expects of its predictions from the slot before, and
+    without it, and of the people that it expects, (3,).
+    """
+    q = row_variances(block.expected, block.level, transition, variance, kind)
+    errors = (np.sqrt(2.0 / np.pi * var).sum() for var in (q, _settled(q, transition, kind)))
+    return np.array([*errors, block.expected.sum()])

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from dpcrowd.errors import BadInput, unknown_name
-from dpcrowd.models.model import Model, RegionModel, Scores
+from dpcrowd.models.model import Model, RegionModel, Scores, VarianceKind
 from dpcrowd.models.season import SEASONS, SECOND
 
 __all__ = ["model_digest", "model_text", "parse_model", "read_model", "time_text", "write_model"]
@@ -26,16 +25,18 @@ __all__ = ["model_digest", "model_text", "parse_model", "read_model", "time_text
 KIND = "ar1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDTH = 118
+_LARGEST_ERROR = 1e18
 _REMEDY = "give a file that 'dpcrowd fit' wrote"
 _KEYS = {
     "model": (
         *("dpcrowd", "kind", "season", "slot", "variance", "source", "data", "first", "slots", "begins", "digest"),
-        "reason",
+        *("reason", "region_correlation"),
     ),
     "scores": ("error", "past", "coverage", "past_coverage", "slots"),
     "region": ("name", "level", "transition", "variance", "change_var", "profile"),
 }
-_OPTIONAL = {"slot", "begins", "profile", "reason", "source"}  # a missing source is refused as an empty one is
+# A missing source is refused as an empty one is.
+_OPTIONAL = {"slot", "begins", "profile", "reason", "region_correlation", "source"}
 _COMMENTS = {
     "season": "none, day, week, hour-of-week, year, or a number of slots; slots are counted from Monday, UTC, or "
     "from `first`",
@@ -43,9 +44,15 @@ _COMMENTS = {
     "variance": "of what a slot adds to a deviation: fixed, or proportional (per expected person)",
     "source": "why fitting this model costs no privacy budget: the assertion of whoever fitted it",
     "first": "fitted on `slots` slots from number `first` of the series on, which begins at `begins`",
+    "region_correlation": "of the deviations of two regions, on average, as far as chance does not explain it",
     "error": "sum of |error| / sum of counts: from the slot before, and of the model alone; and their 95% coverage",
     "transition": "a: the part of a deviation that is left after one slot",
 }
+
+# The comments are part of the digest, so those of models of earlier versions stay as they were.
+_RELATIVE = (
+    "relative: deviations are in proportion to the expected count; of what a slot adds, per expected person squared"
+)
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
@@ -81,12 +88,11 @@ def parse_model(text: str, file: str) -> Model:
     season = head["season"]
     if not (season in SEASONS if isinstance(season, str) else _is_whole(season, 2)):
         raise BadInput(f"season of {file} is {season!r}; allowed: {', '.join(SEASONS)}, or a number of slots from 2.")
-    if head["variance"] not in ("fixed", "proportional"):
-        raise unknown_name(f"variance of {file}", str(head["variance"]), ("fixed", "proportional"))
-    for key, least in (("first", 0), ("slots", 1)):
-        if not _is_whole(head[key], least):
-            raise BadInput(f"'{key}' of {file} is {head[key]!r}; allowed: a whole number from {least}.")
+    if head["variance"] not in get_args(VarianceKind):
+        raise unknown_name(f"variance of {file}", str(head["variance"]), get_args(VarianceKind))
+    _check_types(head, file)
     regions = tuple(_region(row, file) for row in rows)
+    _check_profiles(regions, file)
     names = [region.name for region in regions]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -100,12 +106,13 @@ def parse_model(text: str, file: str) -> Model:
         first=head["first"],
         slots=head["slots"],
         begins=_moment(head.get("begins"), file),
-        data=str(head["data"]),
-        source=str(head.get("source", "")).strip(),
-        version=str(head["dpcrowd"]),
-        digest=str(head["digest"]),
+        data=head["data"],
+        source=_source(head.get("source")),
+        version=head["dpcrowd"],
+        digest=head["digest"],
         scores=_scores(scores, file),
-        reason=str(head.get("reason", "")),
+        reason=head.get("reason", ""),
+        region_correlation=_correlation(head.get("region_correlation"), file),
         file=file,
     )
 
@@ -127,12 +134,33 @@ def _check_keys(section: dict[str, Any], name: str, file: str) -> None:
             raise BadInput(f"{file} has no '{key}' in [{name}]; {_REMEDY}.")
 
 
+def _check_types(head: dict[str, Any], file: str) -> None:
+    """Refuse numbers of slots that are not whole, and texts that are none."""
+    for key, least in (("first", 0), ("slots", 1)):
+        if not _is_whole(head[key], least):
+            raise BadInput(f"'{key}' of {file} is {head[key]!r}; allowed: a whole number from {least}.")
+    for key in ("dpcrowd", "data", "digest", "reason"):
+        if not isinstance(head.get(key, ""), str):
+            raise BadInput(f"'{key}' of {file} is {head[key]!r}; allowed: a text in quotation marks.")
+
+
+def _source(value: Any) -> str:
+    """Return the source; what is not a text asserts nothing, so it counts as a missing one."""
+    return value.strip() if isinstance(value, str) else ""
+
+
 def _scores(section: dict[str, Any], file: str) -> Scores:
     values = [section[key] for key in ("error", "past", "coverage", "past_coverage")]
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+    if not all(_is_number(value) for value in values):
         raise BadInput(f"[scores] of {file} must hold numbers only.")
     if not _is_whole(section["slots"], 0):
         raise BadInput(f"'slots' in [scores] of {file} is {section['slots']!r}; allowed: a whole number from 0.")
+    for key in ("error", "past"):
+        if section[key] < 0.0 or section[key] > _LARGEST_ERROR:  # neither is true of nan
+            raise BadInput(f"'{key}' in [scores] of {file} is {section[key]!r}; allowed: from 0 to 1e18, or nan.")
+    for key in ("coverage", "past_coverage"):
+        if section[key] < 0.0 or section[key] > 1.0:  # neither is true of nan
+            raise BadInput(f"'{key}' in [scores] of {file} is {section[key]!r}; allowed: from 0 to 1, or nan.")
     error, past, coverage, past_coverage = (float(value) for value in values)
     return Scores(error, past, coverage, past_coverage, section["slots"])
 
@@ -144,22 +172,45 @@ def _region(row: dict[str, Any], file: str) -> RegionModel:
     profile = row.get("profile", [])
     if not isinstance(profile, list):
         raise BadInput(f"the profile of '{name}' in {file} must be a list of numbers.")
-    transition = _number(row["transition"], f"transition of '{name}'", file, 0.0)
-    if transition >= 1.0:
-        raise BadInput(f"transition of '{name}' in {file} is {transition:g}; allowed: from 0 to below 1.")
+    transition = row["transition"]
+    if not _is_number(transition) or not 0.0 <= transition < 1.0:
+        raise BadInput(f"transition of '{name}' in {file} is {transition!r}; allowed: from 0 to below 1.")
     return RegionModel(
         name,
         _number(row["level"], f"level of '{name}'", file, 0.0),
-        transition,
+        float(transition),
         _number(row["variance"], f"variance of '{name}'", file, 0.0),
         tuple(_number(value, f"profile of '{name}'", file, 0.0) for value in profile),
     )
 
 
+def _check_profiles(regions: Sequence[RegionModel], file: str) -> None:
+    """Refuse profiles of different lengths; a region without a profile stays at its level."""
+    lengths = [len(region.profile) for region in regions if region.profile]
+    expected = max(lengths, key=lengths.count, default=0)  # of equally frequent ones the first
+    for region in regions:
+        if region.profile and len(region.profile) != expected:
+            raise BadInput(
+                f"the profile of '{region.name}' in {file} has {len(region.profile)} rows, but those of other regions "
+                f"have {expected}; give {expected} numbers, or leave it out for a constant level."
+            )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _number(value: Any, what: str, file: str, least: float) -> float:
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= least
-    if not fits or value > 1e18:
+    if not _is_number(value) or not least <= value <= 1e18:
         raise BadInput(f"{what} in {file} is {value!r}; allowed: a finite number from {least:g} to 1e18.")
+    return float(value)
+
+
+def _correlation(value: Any, file: str) -> float | None:
+    if value is None:
+        return None
+    if not _is_number(value) or not 0.0 <= value <= 1.0:
+        raise BadInput(f"region_correlation in {file} is {value!r}; allowed: from 0 to 1.")
     return float(value)
 
 
@@ -207,9 +258,11 @@ def model_text(model: Model) -> str:
         "begins": None if model.begins is None else time_text(model.begins),
         "digest": model.digest,
         "reason": model.reason or None,
+        "region_correlation": model.region_correlation,
     }
-    lines += _entries(head.items())
-    lines += ["", "[scores]", *_entries((key, getattr(model.scores, key)) for key in _KEYS["scores"])]
+    comments = _COMMENTS | ({"variance": _RELATIVE} if model.variance == "relative" else {})
+    lines += _entries(head.items(), comments)
+    lines += ["", "[scores]", *_entries(((key, getattr(model.scores, key)) for key in _KEYS["scores"]), comments)]
     for number, (region, change) in enumerate(zip(model.regions, model.change_var, strict=True)):
         entries: dict[str, Any] = {
             "name": region.name,
@@ -219,7 +272,7 @@ def model_text(model: Model) -> str:
             "change_var": change,
             "profile": list(region.profile) or None,
         }
-        lines += ["", "[[region]]", *_entries(entries.items(), comments=number == 0)]
+        lines += ["", "[[region]]", *_entries(entries.items(), {} if number else comments)]
     return "\n".join(lines) + "\n"
 
 
@@ -242,13 +295,13 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def _entries(pairs: Iterable[tuple[str, Any]], *, comments: bool = True) -> list[str]:
+def _entries(pairs: Iterable[tuple[str, Any]], comments: Mapping[str, str]) -> list[str]:
     lines = []
     for key, value in pairs:
         if value is None:
             continue
-        if comments and key in _COMMENTS:
-            lines.append(f"# {_COMMENTS[key]}")
+        if key in comments:
+            lines.append(f"# {comments[key]}")
         lines += _entry(key, value)
     return lines
 

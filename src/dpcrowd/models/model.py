@@ -18,13 +18,23 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.models.season import SeasonKind, SlotTimes, duration_text, timing
 
-__all__ = ["LEAST_VAR", "Model", "RegionModel", "Scores", "VarianceKind", "expected_people", "row_variances"]
+__all__ = [
+    "LEAST_VAR",
+    "Model",
+    "RegionModel",
+    "Scores",
+    "VarianceKind",
+    "deviation_scale",
+    "expected_people",
+    "row_variances",
+]
 
-VarianceKind = Literal["fixed", "proportional"]
+VarianceKind = Literal["fixed", "proportional", "relative"]
 
 LEAST_VAR = 1.0 / 12.0
 """The smallest variance of a deviation: that of rounding to whole people."""
 
+_MOST_PEOPLE = 1e18
 _LEAST_PART, _LEAST_EXPECTED = 0.1, 0.05  # of the level, and in people: where hardly anybody is expected
 
 
@@ -34,7 +44,8 @@ class RegionModel:
 
     level       the mean count
     transition  a: which part of a deviation is left after one slot, 0 <= a < 1
-    variance    of what one slot adds to the deviation; if it is proportional, per expected person
+    variance    of what one slot adds to the deviation; if it is proportional, per expected person, and if it is
+                relative, per expected person squared
     profile     the expected count by row of the season; empty: the level
     """
 
@@ -69,7 +80,8 @@ class Model:
 
     season      "none", "day", "week", "hour-of-week", "year", or a number of slots
     slot        the length of a slot in microseconds; None: unknown
-    variance    whether variances are fixed, or in proportion to the expected count
+    variance    whether variances are fixed, or in proportion to the expected count; relative: whether deviations
+                themselves are in proportion to it
     change_var  per region: the mean square of the change of a count in one slot
     first       the number of the first slot of the span in its series
     slots       how many slots it was fitted on
@@ -79,6 +91,7 @@ class Model:
     version     which dpcrowd fitted it
     digest      of the counts or releases that it was fitted on
     file        what to call it in messages
+    region_correlation  of the deviations of two regions, on average; None: unknown
     notes       what to know about the fit; they are shown, and not written to the file
     """
 
@@ -98,6 +111,7 @@ class Model:
     reason: str = ""
     file: str = "the model"
     notes: tuple[str, ...] = ()
+    region_correlation: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a model without a source: nobody would know whether it costs no privacy budget."""
@@ -152,15 +166,11 @@ class Model:
                 f"{place.rows}."
             )
         transition = np.array([region.transition for region in chosen])
-        variances = row_variances(
-            profile,
-            np.array([region.level for region in chosen]),
-            transition,
-            np.array([region.variance for region in chosen]),
-            self.variance,
-        )
-        course = Course(profile, variances, place.season, place.offset, place.step)
-        return ProcessModel.around(course, transition, change_var)
+        level, variance = (np.array([getattr(region, name) for region in chosen]) for name in ("level", "variance"))
+        variances = row_variances(profile, level, transition, variance, self.variance)
+        scale = deviation_scale(profile, level, transition, variance) if self.variance == "relative" else None
+        course = Course(profile, variances, place.season, place.offset, place.step, scale)
+        return ProcessModel.around(course, transition, change_var, self.region_correlation)
 
     def _places(self, regions: Sequence[str]) -> list[int]:
         places = {region.name: number for number, region in enumerate(self.regions)}
@@ -176,13 +186,27 @@ class Model:
 
 
 def expected_people(profile: Floats, level: Floats) -> Floats:
-    """Return what a proportional variance is in proportion to: the expected count, but never next to nothing."""
+    """Return what variances or deviations are in proportion to: the expected count, but never next to nothing."""
     return np.maximum(np.maximum(profile, _LEAST_PART * level), _LEAST_EXPECTED)
+
+
+def deviation_scale(profile: Floats, level: Floats, transition: Floats, variance: Floats) -> Floats:
+    """Return what relative deviations are in proportion to, (rows, d): the expected count, but never next to nothing.
+
+    Where it is so small that deviations would be less than those of a Poisson count, or of rounding, it is raised to
+    what makes them equal. To raise the variance instead would let the chance of the night grow with the crowd of the
+    morning.
+    """
+    people, new_part = expected_people(profile, level), 1.0 - np.square(transition)
+    by_chance = np.maximum(profile, LEAST_VAR) * new_part
+    return np.maximum(people, np.sqrt(by_chance / np.maximum(variance, new_part / _MOST_PEOPLE)))
 
 
 def row_variances(profile: Floats, level: Floats, transition: Floats, variance: Floats, kind: VarianceKind) -> Floats:
     """Return q by row of the season, (rows, d), at least that of rounding."""
     if kind == "proportional":
         variance = variance * expected_people(profile, level)
+    if kind == "relative":
+        variance = variance * np.square(deviation_scale(profile, level, transition, variance))
     least = LEAST_VAR * (1.0 - np.square(transition))
     return np.maximum(np.broadcast_to(variance, profile.shape), least)

@@ -23,6 +23,7 @@ __all__ = [
     "SeasonKind",
     "SeasonTiming",
     "SlotTimes",
+    "check_seen_twice",
     "duration_text",
     "possible_seasons",
     "seasons_seen",
@@ -111,6 +112,25 @@ def seasons_seen(season: SeasonKind, slot: int | None, slots: int) -> float | No
     if isinstance(season, int):
         return slots / season
     return None if season == "none" or slot is None else slots * slot / _LENGTHS[season]
+
+
+def check_seen_twice(season: SeasonKind, slot: int | None, slots: int) -> None:
+    """Refuse a season that does not fit twice into this number of slots; "auto" takes no such season."""
+    if season == "auto" or (isinstance(season, int) and season < 2):  # `timing` refuses the latter
+        return
+    seen = seasons_seen(season, slot, slots)
+    if seen is None or seen >= 2.0:
+        return
+    season_text = f"a season of {season} slots" if isinstance(season, int) else f"season '{season}'"
+    rounded = f"{int(10.0 * seen) / 10.0 if seen >= 1.0 else seen:.2g}"  # downwards: 1.99 is less than twice
+    times = "once" if rounded == "1" else f"{rounded} times"
+    names = ["auto", *possible_seasons(None if slot is None else SlotTimes(0, slot), slots)]
+    numbers = f", or a number of slots from 2 to {slots // 2}" if slots >= 4 else ""
+    raise BadInput(
+        f"{season_text} fits {times} into the {slots} slots to be fitted, and a profile that was seen less than twice "
+        f"cannot be told from chance; allowed: {', '.join(map(str, names))}{numbers}. Give a longer span, or another "
+        "season."
+    )
 
 
 def duration_text(micros: int) -> str:

@@ -7,7 +7,7 @@ is asked for, so that the interval of a stored release is bit for bit the one th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ class SlotRelease:
     nano                nano-epsilon that it paid for that
     heard               number of neighbours whose messages were fused
     factor              half an interval in standard deviations
+    measurement, measurement_var  (d,) of a smoothed slot: what its records say by themselves (`schemes.history`), NaN
+                        and infinite where they say nothing; None: not known
     """
 
     slot: int
@@ -42,6 +44,8 @@ class SlotRelease:
     nano: int
     heard: int = 0
     factor: float = Z95
+    measurement: Floats | None = None
+    measurement_var: Floats | None = None
 
     @classmethod
     def of(cls, release: Release, clock: SlotClock, regions: tuple[str, ...], heard: int) -> SlotRelease:
@@ -69,7 +73,12 @@ class SlotRelease:
         places = {name: place for place, name in enumerate(self.regions)}
         names = [name for name in regions if name in places]
         at = [places[name] for name in names]
-        return replace(self, regions=tuple(names), estimate=self.estimate[at], variance=self.variance[at])
+        vectors = {
+            name: vector[at]
+            for name in ("estimate", "variance", "measurement", "measurement_var")
+            if (vector := getattr(self, name)) is not None
+        }
+        return replace(self, regions=tuple(names), **vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +87,14 @@ class SmoothedSlots:
 
     slots               (T,), one after the other, up to the slot of the release
     estimate, variance  (T, d), NaN and infinite where nothing is known
+    measurement, measurement_var  (T, d) what the records of each slot say by themselves, NaN and infinite: nothing
     """
 
     slots: NDArray[np.int64]
     estimate: Floats
     variance: Floats
+    measurement: Floats
+    measurement_var: Floats
 
 
 class Smoothing:
@@ -106,5 +118,6 @@ class Smoothing:
         if self._slots is None:
             history = self._compute()
             rows = history.slots >= self._first
-            self._slots = SmoothedSlots(history.slots[rows], history.estimate[rows], history.variance[rows])
+            names = (part.name for part in fields(SmoothedSlots))
+            self._slots = SmoothedSlots(*(getattr(history, name)[rows] for name in names))
         return self._slots

@@ -36,7 +36,7 @@ from dpcrowd.filters.drift import (
     learn_offset,
     start_drift,
 )
-from dpcrowd.filters.learning import Bank, Beliefs, beliefs_of, combined, predict_bank, start_bank, update_bank
+from dpcrowd.filters.learning import Bank, Beliefs, Priors, beliefs_of, combined, predict_bank, start_bank, update_bank
 from dpcrowd.filters.offset import Fused, fused_innovations
 from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, group_sums, measured_by_sums
 from dpcrowd.filters.staying import StayingUsers, follow_staying, kept_part
@@ -64,7 +64,7 @@ class FilterState:
     staying  what users who stay have added to the errors; None: everybody chooses a server anew in every slot
     divided  what dividing the sums of groups has added to the errors; None: there are no groups
     drift    what samples have shown of a crowd that moves on; None: its changes are taken for independent ones
-    joint    whether regions learn from one another: not where they are read in groups
+    joint    whether regions learn from one another: not where they are read in groups, whose sizes messages do not say
     fused    sums of information vectors and matrices that a bank has just fused
     pull     by how much the consensus has just moved the posterior; None: nobody asks for it
     """
@@ -223,7 +223,7 @@ class FilterScheme(Scheme):
 
         prior, prior_var  of the filter whose errors they are; without `prior`, that of the plan
         """
-        setting, a = state.setting, state.setting.model.diagonal_transition
+        setting, a = state.setting, state.setting.model.carried(plan.slot)
         if state.drift is not None:
             self._follow_drift(state, plan, reading, plan.prior if prior is None else prior, prior_var)
         if state.staying is not None:
@@ -243,11 +243,12 @@ class FilterScheme(Scheme):
     ) -> None:
         """Learn from the own samples how far the crowd moves, before the memory of other errors is of this slot."""
         assert state.drift is not None and prior is not None
-        setting, a = state.setting, state.setting.model.diagonal_transition
+        setting, a = state.setting, state.setting.model.carried(plan.slot)
         known = np.isfinite(prior_var) & np.isfinite(state.drift.last_var)
         with np.errstate(invalid="ignore"):
             added = np.where(known, prior_var - np.square(a) * state.drift.last_var, 0.0)
-        drift = carry_drift(state.drift, np.maximum(added, 0.0), a, setting.turnover)
+        ratio = setting.model.ratio(plan.slot - 1, plan.slot)
+        drift = carry_drift(state.drift, np.maximum(added, 0.0), a, setting.turnover, ratio)
         seen, deviation = None, np.zeros(known.shape)
         if state.staying is not None:
             deviation = _spread(setting, plan, reading, np.isfinite(prior_var)) / np.square(plan.shares)
@@ -274,7 +275,7 @@ class FilterScheme(Scheme):
         spread = _spread(setting, plan, reading, known)
         extra = inherited = deviation = np.zeros(due.shape)
         if state.staying is not None:
-            a = setting.model.diagonal_transition
+            a = setting.model.carried(plan.slot)
             extra, deviation = np.square(a) * state.staying.extra, spread / np.square(share)
             inherited = (1.0 - setting.turnover) * a * state.staying.cross
         error_var = np.where(known, prior_var, 0.0) + extra
@@ -354,7 +355,7 @@ def _spread(setting: Setting, plan: Plan, reading: Reading, known: Bools) -> Flo
     return observation_var(setting.observation, plan.shares, setting.model.one_step_var, expected)
 
 
-def _prior_bank(state: FilterState, slot: int | None) -> Bank:
+def _prior_bank(state: FilterState, slot: int | None) -> Priors:
     """Return the priors of a slot of all filters of the bank, also if slots were skipped, or a clock was set back."""
     assert state.bank is not None
     model, beliefs = state.setting.model, state.beliefs
@@ -383,14 +384,15 @@ def _predict_by_course(state: FilterState, slot: int | None) -> tuple[Floats, Fl
     assert state.slot is not None
     before = int(state.slot)
     slot = before + 1 if slot is None else slot
-    matrix, mean = state.setting.form == "matrix", state.posterior
+    matrix, mean, var = state.setting.form == "matrix", state.posterior, state.posterior_var
     if slot <= before:  # the same deviation, as of the slot before
-        mean, before = moved_in_time(mean, state.setting.model, before, slot - 1), slot - 1
+        mean, var = moved_in_time(mean, var, state.setting.model, before, slot - 1)
+        before = slot - 1
     if slot == before + 1:
         one_step = predict_matrix if matrix else predict
-        return one_step(mean, state.posterior_var, state.setting.model, slot)
+        return one_step(mean, var, state.setting.model, slot)
     ahead = predict_ahead_matrix if matrix else predict_ahead
-    return ahead(mean, state.posterior_var, state.setting.model, slot - before, slot)
+    return ahead(mean, var, state.setting.model, slot - before, slot)
 
 
 def few_speak(messages: InfoMessages, hearing: Hearing) -> bool:

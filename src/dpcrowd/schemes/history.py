@@ -3,25 +3,34 @@
 The posterior of a slot changes while records of the slot may still arrive, for L slots. A server on its own keeps the
 last L slots and smooths these (`Server.smoothed`). A simulation collects the posteriors of all slots as they become
 final (`PosteriorHistory`), if the user asks for it, and smooths them once at the end.
+
+Beside the posteriors stand the *measurements* of the slots: what the records of one slot say by themselves, z = y/Y
+with the variance 1/Y, as the filters have taken them in. They do not depend on what the filters believed, so a process
+model can be fitted on them, whether the filters have learned or not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Bools, Floats
+from dpcrowd.filters.groups import over_members
 from dpcrowd.filters.learning import step_ahead
 from dpcrowd.filters.smoothing import smooth, smooth_matrix, smooth_steps
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.relay import Relay
-from dpcrowd.schemes.relay_filter import OFF
+from dpcrowd.schemes.relay_deviations import equivalent_sums
+from dpcrowd.schemes.relay_filter import OFF, prior_of
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["PosteriorHistory", "Posteriors", "recent_posteriors"]
+
+_LEAST_GAIN = 1e-9  # information of a slot, relative to the prior's, below which it is the rounding of a difference
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,8 @@ class Posteriors:
     known   (T, N)
     doubt   (T, N) factors by which the variance of the prior was multiplied
     steps   (T, 3, N, d) of filters that learn: see `filters.smoothing.smooth_steps`
+    measurement, measurement_var  (T, N, d) what the records of each slot say by themselves; NaN and infinite where they
+            say nothing, or only the sum of several regions
     """
 
     slots: NDArray[np.int64]
@@ -41,6 +52,8 @@ class Posteriors:
     var: Floats
     known: NDArray[np.bool_]
     doubt: Floats
+    measurement: Floats
+    measurement_var: Floats
     steps: Floats | None = None
 
     def parts(self) -> dict[str, NDArray[Any]]:
@@ -73,7 +86,49 @@ def recent_posteriors(
         model, beliefs = state.setting.model, state.beliefs
         pairs = zip(place.tolist(), slots.tolist(), strict=True)
         steps = np.stack([step_ahead(state.bank.at(at), model, beliefs, slot + 1) for at, slot in pairs])
-    return Posteriors(slots, state.mean[place], state.mean_var[place], state.known[place], doubt, steps)
+    measured = _measurements(state, slots.tolist())
+    return Posteriors(slots, state.mean[place], state.mean_var[place], state.known[place], doubt, *measured, steps)
+
+
+def _measurements(state: RelayState, slots: Sequence[int]) -> tuple[Floats, Floats]:
+    """Return the measurements of slots and their variances, (T, N, d) each.
+
+    A region that any record of a slot has joined with others has none: the sum is divided by what was expected of its
+    members, which is no measurement of a member. Nor has the matrix form any, in which regions are measured together.
+    """
+    value = np.full((len(slots), state.setting.servers, state.setting.regions), np.nan)
+    variance = np.full(value.shape, np.inf)
+    if state.setting.form == "matrix":
+        return value, variance
+    for row, slot in enumerate(slots):
+        y, info = _information(state, slot)
+        measured = (info > 0.0) & ~_joined(state, slot)
+        value[row] = np.where(measured, y / np.where(measured, info, 1.0), np.nan)
+        variance[row] = np.where(measured, 1.0 / np.where(measured, info, 1.0), np.inf)
+    return value, variance
+
+
+def _information(state: RelayState, slot: int) -> tuple[Floats, Floats]:
+    """Return the sums y and Y of a slot's records, (N, d) each."""
+    place = slot % state.lag
+    if state.bank is not None:
+        return state.y[place], state.info[place]
+    prior, prior_var = prior_of(state, slot)
+    doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
+    y, info = equivalent_sums((prior, prior_var * doubt), (state.mean[place], state.mean_var[place]))
+    with np.errstate(divide="ignore"):
+        return y, np.where(info > _LEAST_GAIN / prior_var, info, 0.0)
+
+
+def _joined(state: RelayState, slot: int) -> Bools:
+    """Return which regions, (N, d), some record of a slot in the run of each receiver has joined with others."""
+    receivers, runs, groups = state.setting.servers, state.setting.runs, state.table(slot).groups
+    if groups is None:
+        return np.zeros((receivers, state.setting.regions), dtype=np.bool_)
+    made = state.var[slot % state.lag] > 0.0
+    joined = made[:, None] & (over_members(np.ones(groups.shape), groups) > 1.0)
+    by_run = joined.reshape(runs, -1, groups.shape[1]).any(axis=1)
+    return np.asarray(np.repeat(by_run, receivers // runs, axis=0))
 
 
 class PosteriorHistory:
@@ -89,9 +144,13 @@ class PosteriorHistory:
             oldest = recent_posteriors(self._scheme, self._state, number=1)
             self._final.append(replace(oldest, **{name: part.copy() for name, part in oldest.parts().items()}))
 
-    def smoothed(self) -> tuple[Floats, Floats]:
-        """Return estimates and variances of all slots, (T, N, d), from the records of all slots."""
+    def smoothed(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return estimates of all slots from the records of all slots, measurements of all slots, and their variances.
+
+        In the order estimates, their variances, measurements, their variances; (T, N, d) each.
+        """
         first = int(self._final[-1].slots[0]) + 1 if self._final else 0
         parts = [*self._final, recent_posteriors(self._scheme, self._state, first)]
         joined = {name: np.concatenate([part.parts()[name] for part in parts]) for name in parts[0].parts()}
-        return replace(parts[0], **joined).smoothed(self._state.setting)
+        posteriors = replace(parts[0], **joined)
+        return *posteriors.smoothed(self._state.setting), posteriors.measurement, posteriors.measurement_var

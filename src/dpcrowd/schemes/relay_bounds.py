@@ -11,6 +11,10 @@ from one sample to the next, the variance never falls below the fixed point, the
 
     W A P^2 + (1 - A + W B) P - B = 0
 
+Where deviations are in proportion to a scale s(t), a s(t)/s(t-1) may be larger than 1, and all this holds for
+deviations divided by the scale instead: their Q is at least the least q(t)/s(t)^2, records say at most W times the
+largest s(t)^2 about them, and a variance in people is at least the least s(t)^2 times theirs.
+
 W is the information of `prediction.record_weights` for regions that are nearly empty, where records say most. What may
 add to the variance in practice (late and missing records, levels, guard, penalties) only moves it away from the bound.
 
@@ -43,12 +47,18 @@ def least_variance(setting: Setting, samples: int, slots: int | None) -> Floats:
         return np.zeros(model.regions)
     information = _information(setting, samples)
     change = model.diagonal_var if setting.form == "diagonal" else model.noise_var
-    if model.course is not None:
-        change = model.course.variance.min(axis=0)
+    course = model.course
+    if course is not None:
+        change = course.variance.min(axis=0)
     if setting.form == "matrix":
-        covariance = model.matrix_var if model.course is None else np.diag(change)
+        covariance = model.matrix_var if course is None else np.diag(change)
         gain = np.linalg.solve(covariance + np.diag(1.0 / information), covariance)
         return np.maximum(np.diag(covariance - covariance @ gain), 0.0)
+    least_scale = np.ones(model.regions)
+    if course is not None and course.scale is not None:
+        square = np.square(course.scale)
+        least_scale, information = square.min(axis=0), information * square.max(axis=0)
+        change = (course.variance / square).min(axis=0)
     transition = np.broadcast_to(model.diagonal_transition, (1, model.regions))
     factor = np.ones((1, 1))
     if setting.learn:
@@ -61,12 +71,12 @@ def least_variance(setting: Setting, samples: int, slots: int | None) -> Floats:
         sums = np.where(square == 1.0, float(interval), (1.0 - kept) / (1.0 - square))
     added = change * factor * sums
     if slots is None:
-        return np.asarray(_fixed_point(kept, added, information).min(axis=0))
+        return np.asarray(least_scale * _fixed_point(kept, added, information).min(axis=0))
     variance = np.zeros_like(added)
     with np.errstate(divide="ignore"):
         for _ in range(min(slots // interval, _MOST_STEPS)):
             variance = 1.0 / (1.0 / (kept * variance + added) + information)
-    return np.asarray(variance.min(axis=0))
+    return np.asarray(least_scale * variance.min(axis=0))
 
 
 def _fixed_point(kept: Floats, added: Floats, information: Floats) -> Floats:

@@ -37,7 +37,7 @@ def fuse_deviations(
         before = state.base_cross
     rows = np.flatnonzero(active)
     mean, var = prior[0].copy(), prior[1].copy()
-    carried = before[:, rows] * (state.setting.model.diagonal_transition * (1.0 - state.setting.turnover))
+    carried = before[:, rows] * (state.setting.model.carried(slot) * (1.0 - state.setting.turnover))
     before_fusing = carried
     records = slot_records(state, slot, active, rows, prior, reference, engine)
     if records is not None:
@@ -96,8 +96,14 @@ def move_deviations(state: RelayState, first: int, steps: int) -> None:
     if state.cross is None or state.base_cross is None:
         return
     factor = state.setting.model.diagonal_transition * (1.0 - state.setting.turnover)
-    state.base_cross = state.cross[first % len(state.cross)] * factor ** (steps - 1)
+    depth, course, last = len(state.cross), state.setting.model.course, int(state.last)
+    state.base_cross = state.cross[first % depth] * factor ** (steps - 1)
     state.cross = np.roll(state.cross, steps, axis=0) * factor**steps
+    if course is not None and course.scale is not None:
+        oldest = last - state.lag + 1
+        state.base_cross = state.base_cross * course.ratio(oldest, oldest + steps - 1)
+        for slot in range(last - depth + 1, last + 1):
+            state.cross[(slot + steps) % depth] *= course.ratio(slot, slot + steps)
 
 
 def slot_records(

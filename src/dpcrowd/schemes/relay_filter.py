@@ -17,9 +17,10 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import predict, predict_matrix, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
+from dpcrowd.filters.groups import own_parts
 from dpcrowd.filters.learning import combined, predict_bank, update_bank
 from dpcrowd.filters.origins import start_penalty
-from dpcrowd.filters.records import Posterior, RecordSums, RecordTable, Reference, Split, record_sums
+from dpcrowd.filters.records import Posterior, RecordSums, RecordTable, Reference, Split, held_pairs, record_sums
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.bit_spread import Words
 from dpcrowd.network.spread import Holdings
@@ -207,9 +208,22 @@ def _filter_bank(
         sums = equivalent_sums(doubted, _fuse(state, slot, active, doubted, reference, engine))
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
     priors.var *= doubt
-    state.bank.put(place, update_bank(priors, state.y[place], state.info[place], beliefs))
+    part = _own_parts(state, slot, engine)
+    state.bank.put(place, update_bank(priors, state.y[place], state.info[place], beliefs, part))
     state.mean[place], state.mean_var[place] = combined(state.bank.at(place), beliefs)
     state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
+
+
+def _own_parts(state: RelayState, slot: int, engine: Engine) -> Floats | float:
+    """Return which part of the evidence in a slot's records each region counts, (N, d); 1: no record joins regions."""
+    table = state.table(slot)
+    if table.groups is None:
+        return 1.0
+    held = state.holdings(slot, engine)
+    rows, origins = held_pairs(held.indptr, held.indices, table)
+    groups = table.groups[origins]
+    weight = np.broadcast_to(np.square(table.by_region[origins]) / table.var[origins][:, None], groups.shape)
+    return own_parts(rows, groups, weight, state.setting.servers)
 
 
 def _fuse(

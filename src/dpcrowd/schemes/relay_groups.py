@@ -17,8 +17,23 @@ if its error is below that of its members by themselves. A region that grows enl
 divided, and divided again, until the region is by itself.
 
 With a course the model says what to expect of each region, and independent regions would lose by being joined, if only
-a little. Regions that rise and fall together gain, and the model does not know whether they do. So all regions are
-joined of which single records would tell next to nothing: which would reduce the standard deviation by less than 2%.
+a little; regions that rise and fall together gain. All regions may be joined of which single records would tell next to
+nothing: which would reduce the standard deviation by less than 2%, and by less than 5% that of what filters have
+learned beyond the course. Such a deviation stays, so that records of many slots tell of it: a region that has left its
+past is read by itself.
+
+They are joined if their sum is predicted to tell at least twice as much. Let P_k be the variance of region k around the
+course, rho the correlation of two regions (`region_correlation` of the model), and R_k = (1 - a_k^2)/lambda the noise
+of the records of as many slots as a deviation lasts. Records of region k alone, and of the sum, divided as in
+`filters.groups`, reduce P_k by
+
+    P_k^2 / (P_k + R_k)        and        P_k^2 / (S + R_k) (2 c_k - (V + R_k) / (S + R_k))
+
+where S = sum P,  V = S + rho ((sum sqrt(P))^2 - S)  and  c_k = 1 + rho sum_{j != k} sqrt(P_j / P_k): the filter divides
+as if regions were independent, and the covariance of region k and the sum is c_k P_k. Both are added up over the
+regions in units of sqrt(P_k). Twice, and not once, since a sum does not show which region it is that leaves its past:
+its members share what one of them did, until their intervals are so wide that single records tell of them again. Where
+the correlation is unknown, nothing predicts a gain, and no regions are joined.
 
 Choices do not flap: the groups of a server's last record stay while no region and no sum is above twice the limits,
 unless a new choice would need less than three quarters of the draws.
@@ -36,12 +51,17 @@ from dpcrowd.schemes.records import ungrouped
 from dpcrowd.schemes.relay_filter import diagonal
 from dpcrowd.schemes.relay_state import RelayState, servers_per_run
 
-__all__ = ["choose_groups", "grouped_var", "new_groups", "settled_var", "slot_information"]
+__all__ = ["choose_groups", "grouped_var", "new_groups", "reductions", "settled_var", "slot_information"]
 
 _LARGEST_SUM = 4.0
 _STAYS = 2.0
 _FEWER_DRAWS = 0.75
 _TELLS_NOTHING = 0.02
+_TELLS_LITTLE = 0.05
+_LASTING = 0.98
+"""The least part of a deviation that is left after a slot if the region has another level, as in `filters.learning`."""
+_WORTH = 2.0
+"""How much more than single records a sum has to tell; it pays for regions that leave their past within a group."""
 
 
 def slot_information(shares: Floats, noise_var: float, samples: int, length: int) -> float:
@@ -108,16 +128,17 @@ def new_groups(model: ProcessModel, information: float, level: Floats, level_var
     """Return groups (d,) chosen for regions with these levels and variances, (d,); infinite: nothing is known yet."""
     groups = ungrouped(model.regions)
     if model.course is not None:
-        joined = np.flatnonzero(_tells_nothing(model, information, level_var, _TELLS_NOTHING))
-        groups[joined] = joined.min(initial=model.regions)
+        small = _tells_nothing(model, information, level_var)
+        if _worth_of_sums(model, information, level_var, small) >= _WORTH:
+            groups[small] = np.flatnonzero(small).min(initial=model.regions)
         return groups
     alone = settled_var(np.ones(()), model.diagonal_var, information)
     deviation = np.sqrt(alone)
     limit = np.sqrt(np.maximum(alone, level_var))
-    small = np.flatnonzero(np.isfinite(level_var) & (level <= limit))
+    places = np.flatnonzero(np.isfinite(level_var) & (level <= limit))
     members: list[int] = []
     total, widths = 0.0, 0.0
-    for region in [*small.tolist(), None]:
+    for region in [*places.tolist(), None]:
         if region is not None:
             fits = total + level[region] <= _LARGEST_SUM * (widths + deviation[region]) / (len(members) + 1)
             if not members or fits:
@@ -145,7 +166,8 @@ def is_tolerable(before: Ints, model: ProcessModel, information: float, level: F
     if not joined.any():
         return True
     if model.course is not None:
-        return bool(_tells_nothing(model, information, level_var, _STAYS * _TELLS_NOTHING)[joined].all())
+        small = _tells_nothing(model, information, level_var, _STAYS)
+        return bool(small[joined].all()) and _worth_of_sums(model, information, level_var, joined) >= _WORTH / _STAYS
     deviation = np.sqrt(settled_var(np.ones(()), model.diagonal_var, information))
     sums = np.bincount(before, weights=level)
     widths = np.bincount(before, weights=deviation) / np.maximum(np.bincount(before), 1)
@@ -157,17 +179,53 @@ def is_tolerable(before: Ints, model: ProcessModel, information: float, level: F
     )
 
 
-def _tells_nothing(model: ProcessModel, information: float, level_var: Floats, limit: float) -> Bools:
-    """Return of which regions records reduce the standard deviation by less than `limit`, (d,).
+def _tells_nothing(model: ProcessModel, information: float, level_var: Floats, factor: float = 1.0) -> Bools:
+    """Return of which regions records tell next to nothing, (d,); `factor`: of the limits."""
+    a, spread = _deviations(model, level_var)
+    learned = spread - model.noise_var / (1.0 - a * a)
+    by_course = _remaining(a, spread, information) < 1.0 - factor * _TELLS_NOTHING
+    by_learning = _remaining(np.maximum(a, _LASTING), learned, information) < 1.0 - factor * _TELLS_LITTLE
+    return np.asarray(~(by_course | by_learning))
 
-    The deviation is the one that the course allows, or the one that filters have learned, if that is larger.
+
+def _remaining(transition: Floats, spread: Floats, information: float) -> Floats:
+    """Return which part of the standard deviation of variances (d,) is left with records; 1: there is none."""
+    settled = settled_var(transition, spread * (1.0 - np.square(transition)), information)
+    return np.asarray(np.sqrt(np.divide(settled, spread, out=np.ones_like(spread), where=spread > 0.0)))
+
+
+def _worth_of_sums(model: ProcessModel, information: float, level_var: Floats, members: Bools) -> float:
+    """Return how much the sums of a group tell of its `members` (d,), with records of each by itself as the unit."""
+    a, spread = _deviations(model, level_var)
+    members = members & (spread > 0.0)
+    if model.region_correlation is None or not members.any():
+        return 0.0
+    a, spread = a[members], spread[members]
+    alone, joined = reductions(a, spread, information, model.region_correlation)
+    deviation = np.sqrt(spread)
+    return float((joined / deviation).sum() / (alone / deviation).sum())
+
+
+def reductions(a: Floats, spread: Floats, information: float, correlation: float) -> tuple[Floats, Floats]:
+    """Return by how much records of each of some regions, and records of their sum, reduce the variances `spread` (n,).
+
+    >>> alone, joined = reductions(np.zeros(9), np.ones(9), 1e-3, 0.5)
+    >>> (float(joined[0]) / float(alone[0])).__round__(1), reductions(np.zeros(2), np.ones(2), 1e-3, 0.0)[1] < alone[:2]
+    (8.9, array([ True,  True]))
     """
+    deviation, noise = np.sqrt(spread), (1.0 - a * a) / information
+    total = float(spread.sum())
+    with_sum = spread + correlation * deviation * (float(deviation.sum()) - deviation)  # c P
+    of_sum = (float(with_sum.sum()) + noise) / (total + noise)
+    joined = spread * (2.0 * with_sum - of_sum * spread) / (total + noise)
+    return np.asarray(spread * spread / (spread + noise)), np.asarray(joined)
+
+
+def _deviations(model: ProcessModel, level_var: Floats) -> tuple[Floats, Floats]:
+    """Return a and the variance of each region around its course, (d,): as learned, if that is more than it says."""
     a = np.broadcast_to(model.diagonal_transition, level_var.shape)
     settled = model.noise_var / (1.0 - a * a)
-    spread = np.maximum(settled, np.where(np.isfinite(level_var), level_var, settled))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        remaining = np.sqrt(settled_var(a, spread * (1.0 - a * a), information) / spread)
-    return np.asarray(~(remaining < 1.0 - limit))
+    return a, np.maximum(settled, np.where(np.isfinite(level_var), level_var, settled))
 
 
 def _draws(groups: Ints) -> int:

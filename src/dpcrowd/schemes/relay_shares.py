@@ -20,17 +20,20 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters.records import RecordTable, held_pairs
 from dpcrowd.filters.share_learning import (
     CrowdStep,
+    ShareCovariance,
     ShareFilter,
     SlotRecords,
     former_filter,
+    fuse_slot,
     learn_slot,
-    learned_crowd,
+    move_filter,
     start_filter,
 )
+from dpcrowd.filters.share_widths import anchored, learned_crowd, learned_shares
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.base import Setting
-from dpcrowd.schemes.relay_state import LearnedShares, RelayState, ShareLearner
+from dpcrowd.schemes.relay_state import LearnedShares, LearnedSlot, RelayState, ShareLearner
 
 __all__ = [
     "begin_learning",
@@ -66,7 +69,7 @@ def begin_learning(state: RelayState, shares: Floats) -> None:
     members = np.repeat(np.arange(setting.runs), setting.servers // setting.runs)
     shape = (state.lag, servers, setting.servers, setting.regions)
     learner = _learner(filters, members, public)
-    state.learned = LearnedShares(np.empty(shape), np.empty(shape), learner, filters=[None] * state.lag)
+    state.learned = LearnedShares(np.empty(shape), np.empty(shape), learner, *_nothing_made(state.lag))
     for place in range(state.lag):
         keep_shares(state, place)
 
@@ -87,7 +90,7 @@ def keep_final_filters(state: RelayState, slot: int) -> None:
     filters = learned.filters[place]
     assert filters is not None
     _keep(learned, filters)
-    learned.filters[place] = None
+    learned.filters[place], learned.made[place] = None, {}
 
 
 def keep_shares(state: RelayState, place: int) -> None:
@@ -98,9 +101,9 @@ def keep_shares(state: RelayState, place: int) -> None:
     base = _base_filters(learned)
     for one, members in _classes(base):
         public = learned.learner.public[learned.learner.members[members[0]]]
-        crowd = learned_crowd(one, public, state.setting.share_width)
-        learned.shares[place][:, members] = crowd.shares[:, None]
-        learned.var[place][:, members] = crowd.share_var[:, None]
+        shares, var = learned_shares(one, public, state.setting.share_width)
+        learned.shares[place][:, members] = shares[:, None]
+        learned.var[place][:, members] = var[:, None]
 
 
 def pass_many_slots(state: RelayState, slots: tuple[int, int], before: tuple[Floats, Floats]) -> None:
@@ -112,7 +115,7 @@ def pass_many_slots(state: RelayState, slots: tuple[int, int], before: tuple[Flo
     if learned is None:
         return
     _keep(learned, _without_records(state, before, (state.base, state.base_var), slots))
-    learned.filters = [None] * state.lag
+    learned.filters, learned.made = _nothing_made(state.lag)
     for place in range(state.lag):
         keep_shares(state, place)
 
@@ -127,9 +130,9 @@ def learned_back_in_time(state: RelayState, fresh: RelayState) -> None:
     if (filters := learned.filters[latest]) is not None:
         _keep(learned, filters)
     before = state.mean[latest], state.mean_var[latest]
-    moved = _without_records(state, before, (fresh.base, before[1]), (int(state.last), -1), same_people=True)
+    moved = _without_records(state, before, (fresh.base, fresh.base_var), (int(state.last), -1), same_people=True)
     _keep(learned, moved)
-    learned.filters = [list(moved) for _ in range(state.lag)]
+    learned.filters, learned.made = [list(moved) for _ in range(state.lag)], _nothing_made(state.lag)[1]
     for place in range(state.lag):
         keep_shares(fresh, place)
 
@@ -153,7 +156,8 @@ def _without_records(
     for one, members in _classes(base):
         step = _step(state.setting, members[0], before, after, slots)
         if same_people:
-            step = replace(step, transition=np.ones_like(step.transition), added=np.zeros_like(step.added), stays=1.0)
+            same = np.ones_like(step.transition) * state.setting.model.ratio(*slots)
+            step = replace(step, transition=same, added=np.zeros_like(step.added), stays=1.0)
         public = learned.learner.public[learned.learner.members[members[0]]]
         changed = learn_slot(one, public, learned.shares[0][:, members[0]], width, step, None)
         for receiver in members:
@@ -171,7 +175,7 @@ def finalised_shares(state: RelayState) -> dict[str, Floats | Ints | None]:
         "learned": np.stack([learned.shares[:, :, 0], learned.var[:, :, 0]]),
         "learner": np.concatenate([one.mean, one.scale[:, None], one.settled[:, None]], axis=1),
         "learner_cov": one.cov[:, rows, columns],
-        "learner_begun": np.concatenate([[int(one.begun)], one.heard.astype(np.int64)]),
+        "learner_begun": np.concatenate([[int(one.begun)], one.heard]),
     }
 
 
@@ -183,10 +187,10 @@ def take_shares(
         return
     mine = fresh.learned
     mine.shares[:, :, 0], mine.var[:, :, 0] = learned
-    known, heard = bool(begun[0]), begun[1:] > 0
+    known, heard = bool(begun[0]), np.clip(begun[1:], 0, 2)
     values, scale, settled = mean[:, :-2].copy(), mean[:, -2].copy(), mean[:, -1] > 0.0
-    _keep(mine, [ShareFilter(values, full_matrices(cov), scale, known, heard, settled)])
-    mine.filters = [None] * fresh.lag
+    _keep(mine, [ShareFilter(values, ShareCovariance(full_matrices(cov)), scale, known, heard, settled)])
+    mine.filters, mine.made = _nothing_made(fresh.lag)
 
 
 def full_matrices(lower: Floats) -> Floats:
@@ -245,25 +249,38 @@ def fuse_learned(
     held = _held(state, slot, engine, active)
     mean, var = prior[0].copy(), prior[1].copy()
     after: list[ShareFilter] = list(learned.filters[place] or filters)
-    made: dict[tuple[int, bytes], tuple[ShareFilter, Floats, Floats]] = {}
+    made = {} if again else dict(learned.made[place])
+    moved: dict[tuple[int, bytes], ShareFilter] = {}
     for receiver in np.flatnonzero(active).tolist():
         known = filters[receiver]
-        key = id(known), held[receiver].tobytes()
-        if key not in made:
-            records = _records(state, slot, receiver, held[receiver])
-            expected = prior
-            if again and records is None:
-                expected = state.mean[place], state.mean_var[place]
-            step = _step(setting, receiver, before, expected, (slot - 1, slot), doubt[receiver])
+        expected = prior
+        if again and not held[receiver].any():
+            expected = state.mean[place], state.mean_var[place]
+        step = _step(setting, receiver, before, expected, (slot - 1, slot), doubt[receiver])
+        records = _records(state, slot, receiver, held[receiver])
+        key = id(known), _bits(step, records)
+        if again or key not in made or made[key].known is not known:
             public = learned.learner.public[learned.learner.members[receiver]]
-            one = learn_slot(known, public, learned.shares[place][:, receiver], setting.share_width, step, records)
+            believed = learned.shares[place][:, receiver]
+            if known.begun:
+                if (expectation := (id(known), _bits(step))) not in moved:
+                    moved[expectation] = move_filter(known, public, believed, step, None)
+                    if state.bank is not None and setting.model.course is not None:
+                        moved[expectation] = anchored(
+                            moved[expectation], public, setting.share_width, (step.expected, step.expected_var)
+                        )
+                one = fuse_slot(moved[expectation], known, public, believed, setting.share_width, step, records)
+            else:
+                one = learn_slot(known, public, believed, setting.share_width, step, records)
             values = mean[receiver], var[receiver]
             if records is not None and not again:
-                crowd = learned_crowd(one, public, setting.share_width)
-                values = crowd.crowd, crowd.crowd_var
-            made[key] = one, *values
-        after[receiver], mean[receiver], var[receiver] = made[key]
+                values = learned_crowd(one, public, setting.share_width)
+            made[key] = LearnedSlot(known, one, *values)
+        entry = made[key]
+        after[receiver], mean[receiver], var[receiver] = entry.after, entry.mean, entry.var
     learned.filters[place] = after
+    current = {id(one) for one in after}
+    learned.made[place] = {} if again else {key: one for key, one in made.items() if id(one.after) in current}
     return mean, var
 
 
@@ -282,6 +299,11 @@ def check_learning(setting: Setting, max_hops: int | None) -> None:
         )
 
 
+def _nothing_made(lag: int) -> tuple[list[list[ShareFilter] | None], list[dict[tuple[int, bytes], LearnedSlot]]]:
+    """Return `filters` and `made` of learned shares of which no filter of the last L slots is known."""
+    return [None] * lag, [{} for _ in range(lag)]
+
+
 def _step(
     setting: Setting,
     receiver: int,
@@ -296,7 +318,7 @@ def _step(
     doubt  the factor by which records have enlarged the variances after it
     """
     model, steps = setting.model, abs(slots[1] - slots[0])
-    transition = np.broadcast_to(model.diagonal_transition, (setting.regions,)) ** steps
+    transition = np.broadcast_to(model.diagonal_transition, (setting.regions,)) ** steps * model.ratio(*slots)
     growth = np.ones(setting.regions)
     if model.course is not None:
         earlier, later = (np.maximum(model.course.mean(slot), 1.0) for slot in slots)
@@ -313,7 +335,16 @@ def _step(
         expected_var=expected_var,
         growth=growth,
         stays=(1.0 - setting.turnover) ** steps,
+        claimed=model.course is None,
     )
+
+
+def _bits(step: CrowdStep, records: SlotRecords | None = None) -> bytes:
+    """Return the bits of a step, and of the records after it: what is the same has the same result."""
+    parts = [np.atleast_1d(value) for value in vars(step).values()]
+    if records is not None:
+        parts += [records.origins, records.noisy, records.noise_var]
+    return b"".join(part.tobytes() for part in parts)
 
 
 def _records(state: RelayState, slot: int, receiver: int, held: Bools) -> SlotRecords | None:
@@ -345,9 +376,9 @@ def _base_filters(learned: LearnedShares) -> list[ShareFilter]:
         filters = []
         for one in range(len(learner.mean)):
             mean, cov, scale = learner.mean[one], learner.cov[one], learner.scale[one]
-            begun, heard = bool(learner.begun[one]), learner.heard[one] > 0
+            begun, heard = bool(learner.begun[one]), learner.heard[one]
             if scale.any():
-                filters.append(ShareFilter(mean, cov, scale, begun, heard, learner.settled[one] > 0))
+                filters.append(ShareFilter(mean, ShareCovariance(cov), scale, begun, heard, learner.settled[one] > 0))
             else:
                 filters.append(former_filter(mean, cov, learner.public[one], heard, begun=begun))
         learned.base = learner.mean, [filters[one] for one in learner.members]
@@ -378,7 +409,7 @@ def _learner(filters: list[ShareFilter], members: Ints, public: Floats) -> Share
         mean=np.stack([one.mean for one in filters]),
         cov=np.stack([one.cov for one in filters]),
         begun=np.array([int(one.begun) for one in filters]),
-        heard=np.stack([one.heard.astype(np.int64) for one in filters]),
+        heard=np.stack([one.heard for one in filters]),
         members=members,
         public=public,
         scale=np.stack([one.scale for one in filters]),

@@ -73,6 +73,16 @@ class ShareLearner:
     settled: Ints = field(metadata={"later": True})
 
 
+@dataclass(frozen=True)
+class LearnedSlot:
+    """What a filter has learned from the records of a slot: the filters before and after it, and the crowd (d,)."""
+
+    known: ShareFilter
+    after: ShareFilter
+    mean: Floats
+    var: Floats
+
+
 @dataclass
 class LearnedShares:
     """Shares that a network's receivers have learned, slot t at place t mod L; see `relay_shares`.
@@ -81,12 +91,15 @@ class LearnedShares:
     learner      what was learned up to the last slot that is final
     base         the mean of the learner from which it was made, and the same by receiver; None: it is not made yet
     filters      by place, the filter of each receiver after the slot; None: it has to run again
+    made         by place, what was learned in the slot, by the number of the filter before it and the bits of the rest:
+                 whoever gets the same records later takes it
     """
 
     shares: Floats
     var: Floats
     learner: ShareLearner
     filters: list[list[ShareFilter] | None] = field(metadata={"saved": False})
+    made: list[dict[tuple[int, bytes], LearnedSlot]] = field(metadata={"saved": False})
     base: tuple[Floats, list[ShareFilter]] | None = field(default=None, metadata={"saved": False})
 
 
@@ -162,8 +175,8 @@ class RelayState:
 
     @property
     def beliefs(self) -> Beliefs:
-        """What the filters of the banks believe; regions that may be read in groups do not learn from one another."""
-        return beliefs_of(self.setting.model, joint=self.own_groups is None)
+        """What the filters of the banks believe."""
+        return beliefs_of(self.setting.model)
 
     @property
     def lag(self) -> int:
@@ -363,17 +376,20 @@ def back_in_time(state: RelayState, fresh: RelayState, last: int) -> RelayState:
     No record of slot `last` or before is accepted any more, since the posterior may contain it already.
     """
     latest = int(state.last) % state.lag
+    posterior = state.mean[latest], state.mean_var[latest]
     for name in ("mean", "mean_var", "known", "recent"):
         getattr(fresh, name)[:] = getattr(state, name)[latest]
     if (model := state.setting.model).course is not None:
         for slot in range(last - state.lag + 1, last + 1):
-            fresh.mean[slot % state.lag] = moved_in_time(state.mean[latest], model, int(state.last), slot)
-    fresh.base = moved_in_time(state.mean[latest], model, int(state.last), -1).copy()
-    fresh.base_var = state.mean_var[latest].copy()
+            place, moved = slot % state.lag, moved_in_time(*posterior, model, int(state.last), slot)
+            fresh.mean[place], fresh.mean_var[place] = moved
+    fresh.base, fresh.base_var = (part.copy() for part in moved_in_time(*posterior, model, int(state.last), -1))
     reset_banks(fresh)
     if fresh.cross is not None and state.cross is not None:
-        fresh.cross[:] = state.cross[latest]
-        fresh.base_cross = state.cross[latest].copy()
+        depth = len(fresh.cross)
+        for slot in range(last - depth + 1, last + 1):
+            fresh.cross[slot % depth] = state.cross[latest] * model.ratio(int(state.last), slot)
+        fresh.base_cross = state.cross[latest] * model.ratio(int(state.last), -1)
     fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
     if state.scores is not None:
         fresh.scores = state.scores

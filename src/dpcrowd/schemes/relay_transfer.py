@@ -143,9 +143,10 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
     ):
         getattr(fresh, name)[:] = value
     for slot in range(last - fresh.lag + 1, last + 1):  # the same deviation from what is expected of each slot
-        fresh.mean[slot % fresh.lag] = moved_in_time(mean, setting.model, last, slot)
-    fresh.base = moved_in_time(mean, setting.model, last, max(last - fresh.lag, -1)).copy()
-    fresh.base_var = var.copy()
+        place, moved = slot % fresh.lag, moved_in_time(mean, var, setting.model, last, slot)
+        fresh.mean[place], fresh.mean_var[place] = moved
+    base = moved_in_time(mean, var, setting.model, last, max(last - fresh.lag, -1))
+    fresh.base, fresh.base_var = (part.copy() for part in base)
     fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
     reset_banks(fresh)
     if state.cross is not None and fresh.cross is not None:

@@ -61,13 +61,18 @@ _CONFIRMED = 2  # neighbours that send the same state confirm each other
 
 @dataclass(frozen=True)
 class ServerHistory:
-    """What one server now estimates of past slots: slots (T,), and (T, d) numbers, NaN where it has no estimate."""
+    """What one server now estimates of past slots: slots (T,), and (T, d) numbers, NaN where it has no estimate.
+
+    measurement, measurement_var  what the records of each slot say by themselves (`schemes.history`)
+    """
 
     slots: NDArray[np.int64]
     estimate: Floats
     variance: Floats
     low: Floats
     high: Floats
+    measurement: Floats
+    measurement_var: Floats
 
 
 @dataclass(frozen=True)
@@ -626,7 +631,8 @@ class Server:
 def _smooth(posteriors: Posteriors, setting: Setting) -> ServerHistory:
     estimate, variance = (values[:, 0] for values in posteriors.smoothed(setting))
     half = half_width(variance)
-    return ServerHistory(posteriors.slots, estimate, variance, estimate - half, estimate + half)
+    measured = posteriors.measurement[:, 0], posteriors.measurement_var[:, 0]
+    return ServerHistory(posteriors.slots, estimate, variance, estimate - half, estimate + half, *measured)
 
 
 def _deprecated(what: str, instead: str, stacklevel: int = 3) -> None:

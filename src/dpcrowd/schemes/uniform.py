@@ -69,6 +69,10 @@ def expected_miss(model: ProcessModel, slot: int, age: int) -> Floats:
     """
     if model.course is None:
         return np.asarray(age * model.diagonal_var)
-    expected = model.course.mean(slot) - model.course.mean(slot - age)
-    around = 2.0 * model.course.settled_var(slot, model.transition) * (1.0 - model.transition**age)
-    return np.square(expected) + around
+    course = model.course
+    expected = course.mean(slot) - course.mean(slot - age)
+    now = course.settled_var(slot, model.transition)
+    if course.scale is None:
+        return np.square(expected) + 2.0 * now * (1.0 - model.transition**age)
+    before = course.settled_var(slot - age, model.transition)
+    return np.asarray(np.square(expected) + now + (1.0 - 2.0 * model.carried(slot, age)) * before)

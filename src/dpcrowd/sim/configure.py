@@ -100,6 +100,7 @@ def configure(
     process_var: object | None = None,
     slot_length: str | float | None = None,
     round_counts: bool = False,
+    gaps: str | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     model: Model | str | os.PathLike[str] | None = None,
     learn: bool | None = None,
@@ -134,6 +135,7 @@ def configure(
     groups            of relay: "auto" joins small regions into groups that share one draw of noise; default: "off"
     beta              consensus step size; default: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
+    gaps              slots that a file of counts leaves out: "error" refuses it, "zero" counts nobody in them
     nonnegative       also score the non-negative view of the estimates (`filters.nonnegative`)
     burn_in           slots at the beginning that are not scored; default: 20, or a tenth of all if there are no more
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
@@ -157,6 +159,7 @@ def configure(
         "process_var": process_var,
         "slot_length": slot_length,
         "round_counts": round_counts or None,
+        "gaps": gaps,
         "data_dir": data_dir,
         "regions": regions,
     }
@@ -429,7 +432,12 @@ def _make_all(
     names = [name for name, value in relay_options.items() if value is not None]
     if names and not any(scheme == Relay.name for _, scheme in labelled):
         by_hand = any(isinstance(scheme, Relay) for _, scheme in labelled)
-        why = "cannot change a scheme object; pass it to Relay()" if by_hand else "is for scheme 'relay' only"
+        pronoun, verb = ("it", "is") if len(names) == 1 else ("them", "are")
+        why = (
+            f"cannot change a scheme object; pass {pronoun} to Relay()"
+            if by_hand
+            else f"{verb} for scheme 'relay' only"
+        )
         raise BadInput(f"{', '.join(names)} {why}.")
     of_relay = {**options, **relay_options}
     if relay_options["samples"] is not None and any(scheme != Relay.name for _, scheme in labelled):
@@ -455,6 +463,8 @@ def _burn_in(requested: int | None, data: DataSet) -> int:
 
 def _load_data(data: Data, options: dict[str, Any]) -> DataSet:
     if isinstance(data, np.ndarray | list):
+        if "gaps" in options:
+            raise BadInput("gaps is for files of counts, whose labels tell which slots are missing; leave it out.")
         return counts_from_array(data, **options)
     if not isinstance(data, DataSet):
         return load(data, **options)

@@ -32,7 +32,7 @@ from dpcrowd.sim.planning import relay_phases
 from dpcrowd.sim.recorder import Recorder, RunRecords
 from dpcrowd.sim.topology import Networks
 
-__all__ = ["run_batch"]
+__all__ = ["draw_data", "run_batch"]
 
 
 @cache
@@ -87,24 +87,26 @@ def run_batch(
     return [scheme_run.recorder.finish(networks.static, drawing, scheme_run.history) for scheme_run in scheme_runs]
 
 
+def draw_data(config: SimulationConfig, run: int) -> RunData:
+    """Draw truth, shares and counts of a run."""
+    return draw_run(
+        config.data,
+        seed=config.seed,
+        run=run,
+        servers=config.servers,
+        shares=config.shares,
+        observation=config.observation,
+        users=config.users,
+        turnover=config.turnover,
+        composition=config.composition,
+    )
+
+
 class _World:
     """Truth, shares and counts of a batch: slots first, then runs x servers, then regions."""
 
     def __init__(self, config: SimulationConfig, runs: Sequence[int]) -> None:
-        by_run: list[RunData] = [
-            draw_run(
-                config.data,
-                seed=config.seed,
-                run=run,
-                servers=config.servers,
-                shares=config.shares,
-                observation=config.observation,
-                users=config.users,
-                turnover=config.turnover,
-                composition=config.composition,
-            )
-            for run in runs
-        ]
+        by_run = [draw_data(config, run) for run in runs]
         self.truth = np.stack([run.truth for run in by_run], axis=1).astype(np.float64)
         self.counts = np.concatenate([run.counts for run in by_run], axis=1)
         shares = [run.shares if run.shares.ndim == 3 else np.atleast_2d(run.shares)[..., None] for run in by_run]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.file import write_model
 from dpcrowd.models.model import Model, RegionModel
-from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, duration_text
+from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, check_seen_twice, duration_text
+from dpcrowd.models.trend import trend_of
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
-from dpcrowd.sim.data.draw import is_count_file, load
-from dpcrowd.sim.data.series import one_step_var, series_digest
-from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
+from dpcrowd.sim.data.draw import NAMES, is_count_file, load
+from dpcrowd.sim.data.series import OneSlot, one_step_var, series_digest
+from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, notes_beside_variance, read_span
 from dpcrowd.sim.data.times import slot_times
 from dpcrowd.sim.export import check_toml_path
 
@@ -43,7 +45,8 @@ def fit(
     source   why fitting on these data costs no privacy budget: they are published, of people whom the promise does not
              cover, or earlier releases. The file carries it, and live nodes print it as the operator's assertion
     season   none, day (hour of the day), week (day of the week), hour-of-week, year (week of the year), a number of
-             slots, or auto: what predicts best on blocks that are held out
+             slots, or auto: what predicts best on blocks that are held out; of counts without times, it tries numbers
+             of slots that their autocorrelation suggests
     span     fit on these slots only: "0:395", or fractions, "0:0.5"
     out      the file, whose name ends in .toml
     slot_length  of check-ins or flights, as of `load_data`; of counts without times, the length that the file states
@@ -59,7 +62,10 @@ def fit(
     for name in ("releases", "made_with"):
         if name in loading:
             raise BadInput(f"dpcrowd.fit reads counts and has no '{name}'; give releases to dpcrowd.fit_releases.")
-    series, stated = _load(data, slot_length, loading)
+    try:
+        series, stated = _load(data, slot_length, loading)
+    except OneSlot:
+        raise BadInput(f"'{data}' has 1 slot; a model needs at least 3.") from None
     if is_drawn_anew(series):
         raise BadInput(f"'{series.name}' is drawn anew in each run and has no past to fit on; give a file of counts.")
     if span is not None:
@@ -67,10 +73,13 @@ def fit(
     source = checked_source(source)
     if series.slots < 3:
         place = f"'{series.name}' has" if span is None else f"span '{span}' of '{series.name}' contains"
-        raise BadInput(f"{place} {series.slots} slots; a model needs at least 3.")
+        number = "1 slot" if series.slots == 1 else f"{series.slots} slots"
+        raise BadInput(f"{place} {number}; a model needs at least 3.")
     counts = series.truth(np.random.default_rng(0)).astype(np.float64)  # nothing is drawn: the file says it
     times = slot_times(series.slot_labels)
-    fitted = fit_series(counts, None, times, checked_season(season), series.first)
+    season = checked_season(season)
+    check_seen_twice(season, None if times is None else times.length, series.slots)
+    fitted = fit_series(counts, None, times, season, series.first)
     model = make_model(
         fitted,
         series.regions,
@@ -82,7 +91,13 @@ def fit(
         source=source,
         change_var=one_step_var(counts.astype(np.int64)),
         digest=series_digest(counts),
+        notes=() if series.name in NAMES else notes_beside_variance(series),
     )
+    course = model.process_model(series.regions, times, series.first).course
+    assert course is not None
+    trend = trend_of(counts, np.stack([course.mean(slot) for slot in range(series.slots)]))
+    if trend is not None:
+        model = replace(model, notes=(*model.notes, trend.note))
     if out is not None:
         write_model(model, out)
     return model
@@ -121,7 +136,8 @@ def checked_season(season: str | int) -> SeasonKind:
     if isinstance(season, str) and season.isascii() and season.isdigit():
         season = int(season)
     if isinstance(season, str) and season not in (*SEASONS, "auto"):
-        raise unknown_name("season", season, ("auto", *SEASONS))
+        problem = str(unknown_name("season", season, ("auto", *SEASONS))).removesuffix(".")
+        raise BadInput(f"{problem}, or a number of slots of at least 2.")
     return season
 
 
@@ -170,4 +186,5 @@ def make_model(
         scores=fitted.scores,
         reason=fitted.reason,
         notes=notes,
+        region_correlation=fitted.region_correlation,
     )

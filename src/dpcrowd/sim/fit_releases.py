@@ -3,6 +3,10 @@
 The file has one row per slot and region, as the client exports it: slot, region, estimate, and low and high, or
 variance; `start`, when the slot opened, is needed for a season. With which model the filters made the releases is
 public: it stands in the network.toml of the network.
+
+A table with `measurement` and `measurement_variance` (relay: `/v1/estimates?smoothed=true&measurements=true`) has what
+the records of each slot say by themselves. The model is fitted on these: no filter has to be undone, so it does not
+matter what the filters knew, or have learned.
 """
 
 from __future__ import annotations
@@ -20,11 +24,12 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
-from dpcrowd.models.estimate import fit_series
+from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.file import read_model, write_model
-from dpcrowd.models.model import Model
+from dpcrowd.models.model import Model, row_variances
 from dpcrowd.models.releases import check_growth, measurements, walk_of
-from dpcrowd.models.season import SlotTimes
+from dpcrowd.models.season import SlotTimes, check_seen_twice
+from dpcrowd.models.weak import EarlierModel
 from dpcrowd.schemes.base import Z95
 from dpcrowd.sim.data.tables import Table, is_number, read_table
 from dpcrowd.sim.export import check_toml_path
@@ -33,18 +38,33 @@ from dpcrowd.sim.network_file import NetworkFile, read_network_process
 
 __all__ = ["fit_releases"]
 
+_EXPORT = "/v1/estimates?smoothed=true&measurements=true of a server of relay"
+_NOT_NEEDED = (
+    "the table has measurements, on which the model was fitted: --process-var, or the process_var of --made-with, was "
+    "not needed."
+)
+_MEASURED = ("measurement", "measurement_variance")
+_FEWEST = 3  # slots with a measurement of a region
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEARNED = (
     "filters {may} learned how well their model fits ([scheme] learn, the default with a model). Behind a release of "
     "theirs stand several filters, and only that of the model is undone here: fitted variances may be several times "
-    "too large or too small. Check the model on a simulation before you use it. Releases of filters that do not learn "
-    "([scheme] learn = false) are undone completely."
+    "too large or too small. Export the releases with measurements, which need not be undone: "
+    f"{_EXPORT}."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class _Releases:
-    """The table of releases: slots (T,), regions, means and variances (T, d), when slots begin, and what is missing."""
+    """The table of releases.
+
+    slots           (T,)
+    regions         (d,) names
+    mean, variance  (T, d) of the estimates; 0 and infinite where there is none
+    measured        measurements and their variances, (T, d) likewise; None: the table has none
+    times           when slots begin
+    notes           what is missing
+    """
 
     slots: Ints
     regions: tuple[str, ...]
@@ -52,6 +72,7 @@ class _Releases:
     variance: Floats
     times: SlotTimes | None
     notes: tuple[str, ...]
+    measured: tuple[Floats, Floats] | None = None
 
 
 def fit_releases(
@@ -65,7 +86,8 @@ def fit_releases(
 ) -> Model:
     """Fit a process model on a table of releases.
 
-    file         a table of one server's releases: slot, start, region, estimate, and low and high, or variance
+    file         a table of one server's releases: slot, start, region, estimate, and low and high, or variance; with
+                 measurement and measurement_variance, the model is fitted on these, and nothing has to be undone
     source       as of `dpcrowd.fit`
     season       as of `dpcrowd.fit`
     made_with    what the filters that made the releases knew: the network.toml of their network, or a process model
@@ -78,42 +100,115 @@ def fit_releases(
     table = read_table(Path(file))
     source = checked_source(source)
     releases = _pivot(table)
-    slots, regions, mean, variance, times = (
-        getattr(releases, name) for name in ("slots", "regions", "mean", "variance", "times")
-    )
+    slots, times = releases.slots, releases.times
     if len(slots) < 3:
         raise BadInput(f"{table.file} has releases of {len(slots)} slots; a model needs at least 3.")
     first = int(slots[0])
-    process, notes = _process(releases, made_with, process_var)
-    value, noise = measurements(mean, variance, process)
-    enough = np.isfinite(noise).sum(axis=0)
-    if (enough < 3).any():
-        names = [region for region, number in zip(regions, enough.tolist(), strict=True) if number < 3]
-        others = "" if len(names) == 1 else f" and {len(names) - 1} more of {len(regions)} regions"
+    (value, noise), earlier, notes = _measurements(releases, made_with, process_var)
+    number = np.isfinite(noise).sum(axis=0)
+    if number.max() < _FEWEST:
         raise BadInput(
-            f"{table.file} has {int(enough[regions.index(names[0])])} slots in which anything was learned about region "
-            f"'{names[0]}'{others}; a model needs at least 3. Where noise hides a region, or filters learned (the "
-            "default with a model), releases show no more than what they were made with: leave such regions out of "
-            "the table, or fit on releases of a time without learning ([scheme] learn = false)."
+            f"{table.file} has at most {int(number.max())} slots in which anything was learned about a region; a model "
+            f"needs at least {_FEWEST} of one region. Give releases of a longer time"
+            + (f", or export them with measurements: {_EXPORT}." if releases.measured is None else ".")
         )
-    fitted = fit_series(value, noise, times, checked_season(season), first)
+    season = checked_season(season)
+    check_seen_twice(season, None if times is None else times.length, len(slots))
+    estimate = np.where(np.isfinite(releases.variance), releases.mean, np.nan)
+    start = _as_start(earlier, releases.regions)
+    fitted = fit_series(value, noise, times, season, first, estimate, start)
+    notes = (*notes, *_weak_notes(fitted, releases.regions, number))
     q, a = fitted.estimate.variance, fitted.estimate.transition
     level = fitted.estimate.profile.level if fitted.estimate.kind == "proportional" else 1.0
     model = make_model(
         fitted,
-        regions,
+        releases.regions,
         times,
         first=first,
         slots=len(slots),
         data=table.file,
         source=source,
         change_var=2.0 * q * level / (1.0 + a),
-        digest=hashlib.sha256(np.ascontiguousarray(np.stack([mean, variance]), dtype="<f8").tobytes()).hexdigest(),
+        digest=hashlib.sha256(
+            np.ascontiguousarray(np.stack([releases.mean, releases.variance]), dtype="<f8").tobytes()
+        ).hexdigest(),
         notes=(*releases.notes, *notes),
     )
     if out is not None:
         write_model(model, out)
     return model
+
+
+def _measurements(
+    releases: _Releases, made_with: Model | str | os.PathLike[str] | None, process_var: float | Sequence[float] | None
+) -> tuple[tuple[Floats, Floats], Model | None, tuple[str, ...]]:
+    """Return measurements and their variances, (T, d) each, the model of the filters, and what to know about them."""
+    if releases.measured is None:
+        process, notes = _process(releases, made_with, process_var)
+        return measurements(releases.mean, releases.variance, process), None, notes
+    model = _earlier_model(made_with)
+    if model is not None:
+        _check_regions(model, releases.regions)
+    if model is None and (made_with is not None or process_var is not None):
+        return releases.measured, None, (_NOT_NEEDED,)
+    return releases.measured, model, ()
+
+
+def _earlier_model(made_with: Model | str | os.PathLike[str] | None) -> Model | None:
+    """Return the process model that filters had, if they had one."""
+    if made_with is None or isinstance(made_with, Model):
+        return made_with
+    if not _is_network(Path(made_with)):
+        return read_model(made_with)
+    network = read_network_process(made_with)
+    return None if network.model is None else network.read_model()
+
+
+def _check_regions(model: Model, regions: tuple[str, ...]) -> None:
+    """Refuse an earlier model that lacks regions of the releases: the filters that made them had another one."""
+    lacks = np.array([name not in model.names for name in regions])
+    if lacks.any():
+        raise BadInput(
+            f"{model.file} lacks {_listed(regions, lacks)} of the releases, so they were not made with it; "
+            "give --made-with the model or network.toml of the network that made them, or leave it out."
+        )
+
+
+def _as_start(model: Model | None, regions: tuple[str, ...]) -> EarlierModel | None:
+    """Return what a fit of these regions starts from, all of which the earlier model has."""
+    if model is None:
+        return None
+    numbers = {one.name: (one.level, one.transition, one.variance) for one in model.regions}
+    level, a, variance = np.array([numbers[name] for name in regions]).T
+    rows = row_variances(level[None], level, a, variance, model.variance)
+    return EarlierModel(model.season, level, a, rows[0] / (1.0 - np.square(a)))
+
+
+def _weak_notes(fitted: Fitted, regions: tuple[str, ...], number: Ints) -> list[str]:
+    """Return notes on regions of which the measurements, (d,) of them, tell little."""
+    profile = fitted.estimate.profile
+    unmeasured = number < _FEWEST
+    weak = ~unmeasured & (2.0 * np.sqrt(profile.level_var) > profile.level)
+    notes = []
+    if unmeasured.any():
+        notes.append(
+            f"{_listed(regions, unmeasured)}: measured by themselves in fewer than {_FEWEST} slots (not at all, or in "
+            "groups only). Their levels are those of their estimates, as far as they agree over time, shrunk towards "
+            "the other regions; a and variance are what the others have in common."
+        )
+    if weak.any():
+        notes.append(
+            f"{_listed(regions, weak)}: noise hides how many people are there. Their levels are near 0, shrunk towards "
+            "the other regions, and their variances contain the doubt that is left."
+        )
+    return notes
+
+
+def _listed(regions: tuple[str, ...], chosen: Bools) -> str:
+    names = [name for name, is_chosen in zip(regions, chosen.tolist(), strict=True) if is_chosen]
+    shown = ", ".join(f"'{name}'" for name in names[:3])
+    more = "" if len(names) <= 3 else f" and {len(names) - 3} more"
+    return f"{shown}{more} of {len(regions)} regions"
 
 
 def _process(
@@ -202,6 +297,10 @@ def _pivot(table: Table) -> _Releases:
     place = {name: number for number, name in enumerate(regions)}
     mean = np.full((len(slots), len(regions)), np.nan)
     variance, rows = np.full(mean.shape, np.inf), np.zeros(mean.shape, dtype=np.int64)
+    measured = np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
+    columns = [names[name] for name in _MEASURED if name in names]
+    if len(columns) == 1:
+        raise BadInput(f"{table.file} has only one of the columns {' and '.join(_MEASURED)}; give both, or neither.")
     for row, (slot, label) in enumerate(zip(numbers, labels, strict=True)):
         at = slot - int(slots[0]), place[label]
         rows[at] += 1
@@ -211,12 +310,17 @@ def _pivot(table: Table) -> _Releases:
         else:
             width = _number(table, row, names["high"]) - _number(table, row, names["low"])
             variance[at] = np.square(width / (2.0 * Z95))
+        for part, column in zip(measured, columns, strict=False):
+            part[at] = _number(table, row, column)
     variance = np.where(np.isfinite(variance) & np.isfinite(mean) & (variance > 0.0), variance, np.inf)
     mean = np.where(np.isfinite(variance), mean, 0.0)
+    found = np.isfinite(measured[0]) & np.isfinite(measured[1]) & (measured[1] > 0.0)
+    measured = np.where(found, measured[0], 0.0), np.where(found, measured[1], np.inf)
     times = None
     if "start" in names and len(slots) > 1:
         times = _times(table, numbers, names["start"])
-    return _Releases(slots, regions, mean, variance, times, _remarks(rows, np.isfinite(variance)))
+    remarks = _remarks(rows, np.isfinite(variance))
+    return _Releases(slots, regions, mean, variance, times, remarks, measured if found.any() else None)
 
 
 def _remarks(rows: Ints, known: Bools) -> tuple[str, ...]:

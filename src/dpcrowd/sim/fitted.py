@@ -10,8 +10,8 @@ import numpy as np
 
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import duration_text
-from dpcrowd.sim.data.series import FROM_WHOLE_SERIES, GIVEN_BY_HAND, ROUNDING_VAR, series_digest
-from dpcrowd.sim.data.span import FROM_THE_SPAN, is_drawn_anew
+from dpcrowd.sim.data.series import ROUNDING_VAR, series_digest
+from dpcrowd.sim.data.span import is_drawn_anew, notes_beside_variance
 from dpcrowd.sim.data.times import slot_times
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ __all__ = ["apply_model", "in_sample_note", "model_note", "overlap", "timing_not
 
 _SAME = 1e-9  # relative difference of mean squares that were summed in another order
 _ENOUGH_REGIONS = 3  # that change: with fewer, mean squares of small counts may agree by chance
-_ABOUT_Q = (FROM_WHOLE_SERIES, GIVEN_BY_HAND)
 
 
 def apply_model(model: Model, data: DataSet) -> DataSet:
@@ -29,9 +28,7 @@ def apply_model(model: Model, data: DataSet) -> DataSet:
     process = model.process_model(data.regions, slot_times(data.slot_labels), data.first)
     # The paper's observation noise is H^2 Q with the Q of the data, which the filters know in a simulation.
     process = replace(process, change_var=data.change_var)
-    stale = FROM_THE_SPAN.partition("{")[0]
-    notes = tuple(note for note in data.notes if note not in _ABOUT_Q and not note.startswith(stale))
-    return replace(data, model=process, notes=notes)
+    return replace(data, model=process, notes=notes_beside_variance(data))
 
 
 def overlap(model: Model, data: DataSet, burn_in: int) -> int | None:

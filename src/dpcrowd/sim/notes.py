@@ -17,7 +17,7 @@ from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.recorder import RunRecords
-from dpcrowd.sim.result import Attribution, ObservationNoise, exhaustion
+from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
 from dpcrowd.sim.statistics import mean_with_interval
 from dpcrowd.testing import Report, examine_scheme
 
@@ -27,6 +27,7 @@ _MEAN_SHARE = 0.525  # of U(0.05, 1)
 LEAST_COVERAGE = 0.9
 """Coverage of 95% intervals below which a result says that they are too narrow."""
 _EVERY_SLOT = 0.99  # samples per slot
+_ROUNDING = 1e-12  # smaller errors are those of floating-point numbers
 _NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
 _REPORTS: dict[tuple[type[Scheme], str], tuple[Scheme, Report]] = {}
 """Checks take a second; once per scheme and process is enough. The scheme is kept, since the key contains addresses."""
@@ -122,7 +123,15 @@ def _of_model(config: SimulationConfig) -> dict[str, Any]:
     """Return the settings of the process model; nothing without one."""
     if config.fitted is None:
         return {}
-    return {"model": config.fitted.file, "learn": config.learn, "in_sample_slots": config.in_sample}
+    model = config.fitted
+    return {
+        "model": model.file,
+        "learn": config.learn,
+        "in_sample_slots": config.in_sample,
+        "model_source": model.source,
+        "model_span": model.span,
+        "model_season": str(model.season),
+    }
 
 
 def _sum_of_shares(config: SimulationConfig) -> float:
@@ -194,22 +203,28 @@ def overlap_notes(config: SimulationConfig) -> list[str]:
     ]
 
 
-def observation_note(noise: ObservationNoise, runs: int, *, composed: bool = False) -> str:
-    """Return a line that says what the observation noise alone costs.
-
-    composed  whether shares differ by region unknown to the filters, which then is a part of these errors
-    """
-    errors = [
-        f"{name} {value:.3g}"
-        for name, value in (("ARE", noise.are), ("total error", noise.total_error))
-        if value is not None
-    ]
+def observation_note(noise: ObservationNoise, runs: int) -> str:
+    """Return a line that says what the observation noise alone costs."""
     part = "" if noise.runs == runs else f", in {_count(noise.runs, 'run')} of {runs}"
-    what = "observation noise and unknown shares together cost" if composed else "the observation noise alone costs"
+    what = "the observation noise alone costs"
+    cost = _errors_text(Errors(noise.are, noise.total_error))
+    if noise.filtered:
+        return (
+            f"{what} {cost}: the error of non-private, a filter with the same process model that hears its neighbours' "
+            f"exact counts{part}; all servers' exact counts together, without a filter, have "
+            f"{_errors_text(noise.together)}."
+        )
     return (
-        f"{what} {' and '.join(errors) or 'nothing that is defined'}: the error of non-private with the same shares "
-        f"and counts{part}."
+        f"{what} {cost}: the error of all servers' exact counts together, without noise or filter{part}; non-private, "
+        "a filter with the same process model that hears its neighbours' exact counts, has "
+        f"{_errors_text(noise.non_private)}."
     )
+
+
+def _errors_text(errors: Errors) -> str:
+    values = (("ARE", errors.are), ("total error", errors.total_error))
+    parts = [f"{name} {0.0 if value < _ROUNDING else value:.3g}" for name, value in values if value is not None]
+    return " and ".join(parts) or "no defined error"
 
 
 def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
@@ -230,7 +245,11 @@ def _shares_by_region(config: SimulationConfig) -> list[str]:
     relays = ", ".join(entrant.label for entrant in config.entrants if isinstance(entrant.scheme, Relay))
     remarks = []
     if config.composition is not None:
-        learning = f", and {relays} learns the others from records" if config.share_width > 0.0 else ""
+        learning = ""
+        if config.share_width > 0.0:
+            learning = f", and {relays} learns the others from records"
+        elif relays:
+            learning = f"; with --share-width 0.1 (share_width=0.1), {relays} learns the others from records"
         remarks.append(
             f"shares differ by region (composition {config.composition:g}): schemes know one share per "
             f"server{learning}."
@@ -246,7 +265,8 @@ def _shares_by_region(config: SimulationConfig) -> list[str]:
 def _planned(config: SimulationConfig) -> list[str]:
     """Return remarks on the numbers of samples and hops that were chosen by prediction."""
     remarks = []
-    gain = "" if config.fitted is None else " and keeps nine tenths of what records gain over the model alone"
+    # What is chosen has to keep a part of what records gain over the model.
+    keep = "" if config.fitted is None else "that keep nine tenths of what records gain over the model alone"
     for entrant in config.entrants:
         scheme, guarantee = entrant.scheme, entrant.guarantee
         if isinstance(scheme, Relay) and guarantee is not None and scheme.samples is None and scheme.interval is None:
@@ -254,13 +274,13 @@ def _planned(config: SimulationConfig) -> list[str]:
             known = "Q" if config.fitted is None else "process model"
             remarks.append(
                 f"{entrant.label} takes {samples} in {_count(guarantee.length, 'slot')}: the fewest whose predicted "
-                f"error is within 2% of the least{gain}, given graph, shares, {known} and guarantee."
+                f"error is within 2% of the least{keep and ' and '}{keep}, given graph, shares, {known} and guarantee."
             )
         if isinstance(scheme, Relay) and entrant.reach_planned:
             distance = "to every server" if scheme.max_hops is None else _count(scheme.max_hops, "hop")
             remarks.append(
                 f"records of {entrant.label} travel {distance}: the fewest hops within 2% of the least predicted "
-                f"error{gain}."
+                f"error{keep and ' '}{keep}."
             )
     return remarks
 

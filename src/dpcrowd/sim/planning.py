@@ -105,6 +105,7 @@ def _key(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> tuple
         model.process_var.tobytes(),
         model.process_var.shape,
         *(() if model.course is None else (model.course.profile.tobytes(), model.course.variance.tobytes())),
+        None if model.course is None or model.course.scale is None else model.course.scale.tobytes(),
         None if model.change_var is None else model.change_var.tobytes(),
         None if level is None else level.tobytes(),
         config.tuning.alpha,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,21 +32,23 @@ def check_plot_path(path: Path) -> None:
 def plot_errors(result: SimulationResult, path: Path) -> None:
     """Plot ARE and ACE of each slot: the mean over the runs, and a band for its 95% interval.
 
-    A cross marks the slot in which the budget of a finite scheme was exhausted, where that happened.
+    A cross marks the slot in which the budget of a finite scheme was exhausted, where that happened. The legend has
+    the total error and the coverage of each scheme, over all scored slots.
     """
     check_plot_path(path)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(11, 4), layout="constrained")
     panels = figure.subplots(1, 2)
     names = (("are_by_slot", "average relative error"), ("ace_by_slot", "average consensus error"))
+    labels = {row["scheme"]: _label(row) for row in result.summary()}
     for panel, (field, title) in zip(panels, names, strict=True):
         for number, record in enumerate(result.records.values()):
             mean, half = means_with_halves(getattr(record, field))
             half = np.where(np.isnan(half), 0.0, half)  # one run has no interval
             slots = np.arange(len(mean))
             style = _LINES[number // 10 % len(_LINES)]  # matplotlib's colours repeat after ten
-            (line,) = panel.plot(slots, mean, label=record.label, linewidth=1.2, linestyle=style)
+            (line,) = panel.plot(slots, mean, label=labels[record.label], linewidth=1.2, linestyle=style)
             # A band that reached 0 would run down to the bottom of a logarithmic axis.
             low = np.maximum(mean - half, mean / 10)
             panel.fill_between(slots, low, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
@@ -63,6 +66,15 @@ def plot_errors(result: SimulationResult, path: Path) -> None:
     runs = max(len(record.runs) for record in result.records.values())
     band = "; bands: 95% interval" if runs > 1 else ""
     figure.suptitle(f"mean of {runs} run{'s' if runs > 1 else ''}{band}", fontsize="medium")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
+    handles = panels[0].get_legend_handles_labels()
+    title = "scheme: total error; coverage"
+    figure.legend(*handles, loc="outside right upper", fontsize="small", title=title, title_fontsize="small")
     with refuse_failed_write(path):
         figure.savefig(path)
+
+
+def _label(row: dict[str, Any]) -> str:
+    """Return a scheme with its total error and the coverage of its intervals, if it has any."""
+    error, coverage = row["total_error"]["mean"], row["coverage95"]
+    shown = ["–" if error is None else f"{error:.3g}", "no intervals" if coverage is None else f"{coverage:.1%}"]
+    return f"{row['scheme']}: {'; '.join(shown)}"

@@ -257,8 +257,8 @@ class Recorder:
         return exhausted_slots(self._charges, guarantee.total, guarantee.length).reshape(len(self._runs), -1)
 
     def _smoothed(self, history: PosteriorHistory) -> Smoothed:
-        estimates, variances = (values.reshape(-1, *self._shape) for values in history.smoothed())
-        return smoothed_records(estimates, variances, self._truth, self._config.burn_in)
+        estimates, variances, *measured = (values.reshape(-1, *self._shape) for values in history.smoothed())
+        return smoothed_records(estimates, variances, measured[0], measured[1], self._truth, self._config.burn_in)
 
     def _static_costs(self, links: SlotLinks) -> None:
         """Compute the costs of all slots at once, in a network that never changes."""

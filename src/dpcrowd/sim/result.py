@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Floats, PerRun
 from dpcrowd.errors import unknown_name
 from dpcrowd.sim.export import write_table
 from dpcrowd.sim.metrics import SIZES, nan_mean
@@ -21,6 +21,7 @@ __all__ = [
     "METRICS",
     "NO_PROMISE",
     "Attribution",
+    "Errors",
     "ObservationNoise",
     "SimulationResult",
     "errors_by_size",
@@ -52,20 +53,50 @@ _PAID = ("epsilon_paid_server", "epsilon_paid_moving", "epsilon_paid_roaming")
 
 
 @dataclass(frozen=True)
-class ObservationNoise:
-    """What the observation noise alone costs: errors of `non-private` with the same shares, counts and networks.
+class Errors:
+    """Mean errors over some runs; None where they are not defined."""
 
-    runs  of how many runs these are the means
+    are: float | None
+    total_error: float | None
+
+    @classmethod
+    def of(cls, are: PerRun, total_error: PerRun) -> Errors:
+        """Return the means of errors (runs,)."""
+        return cls(mean_with_interval(are).mean, mean_with_interval(total_error).mean)
+
+
+@dataclass(frozen=True)
+class ObservationNoise:
+    """What the observation noise alone costs: an error without privacy, with the same shares and counts.
+
+    are, total_error  the errors of the better one, by total error, of the two estimates below
+    runs              of how many runs these are the means
+    together          all servers' exact counts put together, without noise or filter (`dpcrowd.sim.together`)
+    non_private       the scheme `non-private`: a filter with the same model, which hears its neighbours' exact counts
     """
 
     are: float | None
     total_error: float | None
     runs: int
+    together: Errors
+    non_private: Errors
 
     @classmethod
-    def of(cls, record: RunRecords) -> ObservationNoise:
-        """Return the cost from the records of `non-private`."""
-        return cls(mean_with_interval(record.are).mean, mean_with_interval(record.total_error).mean, len(record.runs))
+    def of(cls, together: Errors, non_private: Errors, runs: int) -> ObservationNoise:
+        """Return the errors of the better estimate."""
+        best = non_private if _worth(non_private) < _worth(together) else together
+        return cls(best.are, best.total_error, runs, together, non_private)
+
+    @property
+    def filtered(self) -> bool:
+        """Whether the errors are those of `non-private`."""
+        return _worth(self.non_private) < _worth(self.together)
+
+
+def _worth(errors: Errors) -> float:
+    """Return what estimates are compared by: the total error, or the ARE where nobody is there."""
+    known = [error for error in (errors.total_error, errors.are) if error is not None]
+    return known[0] if known else float("inf")
 
 
 @dataclass(frozen=True)
@@ -88,7 +119,7 @@ class SimulationResult:
     guarantees  the promise of each scheme in words; None for a scheme without privacy
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
     setup       the settings of each scheme: data, servers, epsilon, ...; `write` repeats them in every row
-    observation_noise   what the observation noise alone costs: the errors of `non-private` on the first runs
+    observation_noise   what the observation noise alone costs: errors without privacy, on the first runs
     attributions        who answers for the promise of each scheme: dpcrowd, or another package
 
     >>> import dpcrowd
@@ -152,7 +183,8 @@ class SimulationResult:
     def _model_settings(self, label: str) -> dict[str, Any]:
         """Return which process model the filters know, and how many scored slots it was fitted on; nothing without."""
         setup = self.setup.get(label, {})
-        return {name: setup[name] for name in ("model", "learn", "in_sample_slots") if name in setup}
+        names = ("model", "learn", "in_sample_slots", "model_source", "model_span", "model_season")
+        return {name: setup[name] for name in names if name in setup}
 
     def _relay_settings(self, label: str) -> dict[str, Any]:
         """Return the settings of a scheme that passes records on; nothing for other schemes."""

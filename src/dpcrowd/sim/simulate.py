@@ -15,7 +15,8 @@ from dpcrowd.sim.configure import Data, Schemes, configure
 from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.notes import attribution, notes, observation_note, promise, setup
 from dpcrowd.sim.recorder import RunRecords
-from dpcrowd.sim.result import ObservationNoise, SimulationResult, merge_records
+from dpcrowd.sim.result import Errors, ObservationNoise, SimulationResult, merge_records
+from dpcrowd.sim.together import errors_together
 
 __all__ = ["batches", "configure", "simulate"]
 
@@ -82,7 +83,7 @@ def simulate(
         notes=(
             *config.data.notes,
             *notes(config, merged),
-            *([] if noise is None else [observation_note(noise, config.runs, composed=config.composition is not None)]),
+            *([] if noise is None else [observation_note(noise, config.runs)]),
         ),
         setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
         attributions={entrant.label: attribution(entrant) for entrant in config.entrants},
@@ -91,23 +92,29 @@ def simulate(
 
 
 def _observation_noise(config: SimulationConfig, records: Sequence[RunRecords]) -> ObservationNoise | None:
-    """Return what the observation noise alone costs, from the runs of `non-private`.
+    """Return what the observation noise alone costs, from the first runs: three, or one of twenty.
 
-    If it was not asked for, it is simulated on the first runs: three, or one of twenty. Seeds belong to runs, so these
-    have the truth, shares, counts and networks of the others. None where even one run would take long.
+    Seeds belong to runs, so truth, shares, counts and networks are those of the other schemes. `non-private` is
+    simulated if it was not asked for. None where even one run would take long.
     """
-    for entrant, record in zip(config.entrants, records, strict=True):
-        if isinstance(entrant.scheme, NonPrivate):
-            return ObservationNoise.of(record)
     width = len(config.data.regions) if config.form == "matrix" else 1
     if config.servers * len(config.data.regions) * config.data.slots * width > _LARGEST_EXTRA_RUN:
         return None
-    entrants = (Entrant(NonPrivate.name, NonPrivate(), None),)
     runs = range(max(min(config.runs, 3), config.runs // 20))
+    pairs = zip(config.entrants, records, strict=True)
+    record = next((record for entrant, record in pairs if isinstance(entrant.scheme, NonPrivate)), None)
+    if record is None:
+        record = _non_private(config, runs)
+    filtered = Errors.of(record.are[: len(runs)], record.total_error[: len(runs)])
+    return ObservationNoise.of(Errors.of(*errors_together(config, runs)), filtered, len(runs))
+
+
+def _non_private(config: SimulationConfig, runs: Sequence[int]) -> RunRecords:
+    """Simulate `non-private` on some runs."""
+    entrants = (Entrant(NonPrivate.name, NonPrivate(), None),)
     beta = config.beta if config.has_consensus else None  # one that was never checked against the links
     short = replace(config, entrants=entrants, beta=beta, keep_estimates=False, smoothed=False)
-    parts = [run_batch(short, batch)[0] for batch in batches(short, runs, 1)]
-    return ObservationNoise.of(merge_records(parts))
+    return merge_records([run_batch(short, batch)[0] for batch in batches(short, runs, 1)])
 
 
 def _run_parallel(
@@ -131,7 +138,7 @@ def batches(config: SimulationConfig, runs: Sequence[int], jobs: int | None) -> 
     each = config.servers * len(config.data.regions)
     by_cache = -(-_BATCH_VALUES // each)
     width = len(config.data.regions) if config.form == "matrix" else 1
-    arrays = 2 + 2 * config.keep_estimates + 4 * width * config.smoothed
+    arrays = 2 + 2 * config.keep_estimates + (4 * width + 2) * config.smoothed
     by_memory = _BATCH_BYTES // (8 * each * config.data.slots * arrays)
     if (
         config.turnover < 1.0 or config.share_width > 0.0

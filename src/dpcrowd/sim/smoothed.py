@@ -22,6 +22,8 @@ class Smoothed:
     estimates, variances  (runs, slots, servers, regions); NaN and infinite where a server never knows anything
     are, mse, claimed_mse, coverage95   (runs,) as in `RunRecords`, from the burn-in on
     are_by_slot           (runs, slots)
+    measurements, measurement_variances  (runs, slots, servers, regions): what the records of each slot say by
+                          themselves; NaN and infinite where they say nothing
     """
 
     estimates: Estimates
@@ -31,6 +33,8 @@ class Smoothed:
     claimed_mse: PerRun
     coverage95: PerRun
     are_by_slot: PerRunAndSlot
+    measurements: Estimates
+    measurement_variances: Estimates
 
     @property
     def interval(self) -> tuple[Floats, Floats]:
@@ -39,8 +43,10 @@ class Smoothed:
         return self.estimates - half, self.estimates + half
 
 
-def smoothed_records(estimates: Floats, variances: Floats, truth: Floats, burn_in: int) -> Smoothed:
-    """Return the history of estimates and variances (slots, runs, servers, regions).
+def smoothed_records(
+    estimates: Floats, variances: Floats, measurements: Floats, measurement_var: Floats, truth: Floats, burn_in: int
+) -> Smoothed:
+    """Return the history of estimates, measurements and their variances, (slots, runs, servers, regions) each.
 
     truth  (slots, runs, regions)
     """
@@ -60,6 +66,8 @@ def smoothed_records(estimates: Floats, variances: Floats, truth: Floats, burn_i
         claimed_mse=claimed,
         coverage95=coverage,
         are_by_slot=errors.T.copy(),
+        measurements=measurements.swapaxes(0, 1).copy(),
+        measurement_variances=measurement_var.swapaxes(0, 1).copy(),
     )
 
 

@@ -174,8 +174,9 @@ class Tuned:
         names = ["A", "Q", *self.tuning] if own_moves else ["Q", *self.tuning]
         if data.model.course is not None:  # a process model takes their place
             names = list(self.tuning) or ["No parameters"]
+        verb = "is" if len(names) == 1 and names != ["No parameters"] else "are"
         origin = (
-            f"{', '.join(names)} {whose} are from {self.file}, tuned for {self.scheme} by {self.method} at "
+            f"{', '.join(names)} {whose} {verb} from {self.file}, tuned for {self.scheme} by {self.method} at "
             f"epsilon {self.epsilon:g}"
         )
         if is_drawn_anew(data):

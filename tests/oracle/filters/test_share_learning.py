@@ -8,21 +8,23 @@ import numpy as np
 import pytest
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.filters import share_learning
+from dpcrowd.filters import share_learning, share_widths
 from dpcrowd.filters.share_learning import (
     CrowdStep,
+    ShareCovariance,
     ShareFilter,
     SlotRecords,
     former_filter,
     learn_slot,
-    learned_crowd,
     start_filter,
 )
+from dpcrowd.filters.share_settling import to_parts, to_people
+from dpcrowd.filters.share_widths import anchored, learned_crowd, learned_shares
 
 SERVERS, REGIONS, WIDTH = 5, 2, 0.1
 SIZE = 2 * SERVERS + 1
 ERRORS, DEVIATIONS = slice(1, SERVERS + 1), slice(SERVERS + 1, SIZE)
-EVERYBODY = np.ones(SERVERS, dtype=np.bool_)
+EVERYBODY = np.full(SERVERS, 2)
 
 
 def some_public(rng: np.random.Generator) -> Floats:
@@ -61,6 +63,11 @@ def centred(var: Floats) -> Floats:
     return np.diag(var) - np.outer(var, var) / var.sum()
 
 
+def share_var(public: Floats) -> Floats:
+    """Variances of errors of shares at a width of 1: in proportion to the shares, and of equal ones H^2."""
+    return public * (public @ public)
+
+
 def dense_update(
     mean: Floats, cov: Floats, rows: Floats, values: Floats, noise: Floats, expected: Floats
 ) -> tuple[Floats, Floats]:
@@ -69,11 +76,12 @@ def dense_update(
 
 
 @pytest.mark.parametrize("growth", [1.0, 1.3])
-def test_the_first_round_is_a_dense_kalman_filter(growth: float) -> None:
+def test_the_first_round_is_a_dense_kalman_filter(monkeypatch: pytest.MonkeyPatch, growth: float) -> None:
     """A sign, a block or an index that is off would learn another server's share."""
+    monkeypatch.setattr(share_learning, "_SETTLED_PART", 0.0)
     rng = np.random.default_rng(0)
     public, believed, crowd = some_public(rng), some_public(rng), np.array([2000.0, 700.0])
-    crowd_var = np.array([90_000.0, 160_000.0])  # so much that no region is settled
+    crowd_var = np.array([90_000.0, 160_000.0])
     known = start_filter(public, WIDTH)
     dense: list[tuple[Floats, Floats]] = []
     for slot in range(6):
@@ -85,7 +93,7 @@ def test_the_first_round_is_a_dense_kalman_filter(growth: float) -> None:
                 people = np.sqrt(step.expected[k] ** 2 + crowd_var[k])
                 mean, cov = np.zeros(SIZE), np.zeros((SIZE, SIZE))
                 mean[0], cov[0, 0] = step.expected[k], crowd_var[k]
-                cov[ERRORS, ERRORS] = centred((15 * WIDTH * public[:, k] * people) ** 2)
+                cov[ERRORS, ERRORS] = centred((15 * WIDTH * people) ** 2 * share_var(public[:, k]))
                 cov[DEVIATIONS, DEVIATIONS] = centred(step.expected[k] * believed[:, k])
                 dense.append((mean, cov))
             else:
@@ -116,7 +124,7 @@ def settled_filter(rng: np.random.Generator, public: Floats, crowd: Floats) -> S
         cov[k] = 0.5 * (cov[k] + cov[k].T)
         mean[k] = rng.multivariate_normal(np.zeros(SIZE), 0.1 * cov[k])
         mean[k, 0] += crowd[k]
-    return ShareFilter(mean, cov, np.ones(REGIONS), True, EVERYBODY, np.ones(REGIONS, dtype=np.bool_))
+    return ShareFilter(mean, ShareCovariance(cov), np.ones(REGIONS), True, EVERYBODY, np.ones(REGIONS, dtype=np.bool_))
 
 
 def test_a_settled_region_linearises_the_product_of_share_and_crowd() -> None:
@@ -188,12 +196,13 @@ def test_a_first_crowd_that_is_too_small_does_no_lasting_harm() -> None:
         if known.begun:
             now = known.mean[:, 0]
             step = replace(step, transition=np.ones(REGIONS), before=now, expected=now, expected_var=np.ones(REGIONS))
-    learned = learned_crowd(known, public, WIDTH)
-    assert np.allclose(learned.crowd, crowd, rtol=0.05)
-    assert (np.abs(learned.crowd - crowd) < 4.0 * np.sqrt(learned.crowd_var)).all()
+    learned, learned_var = learned_crowd(known, public, WIDTH)
+    assert np.allclose(learned, crowd, rtol=0.05)
+    assert (np.abs(learned - crowd) < 4.0 * np.sqrt(learned_var)).all()
 
 
-def test_drawing_back_to_a_width_is_another_prior(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("with_records", [False, True])
+def test_drawing_back_to_a_width_is_another_prior(monkeypatch: pytest.MonkeyPatch, with_records: bool) -> None:
     """What is read off the widest filter has to be what a filter with that width would say, of the crowd, too."""
     rng = np.random.default_rng(4)
     public = some_public(rng)
@@ -203,23 +212,31 @@ def test_drawing_back_to_a_width_is_another_prior(monkeypatch: pytest.MonkeyPatc
 
     def posterior(k: int, factor: float) -> tuple[Floats, Floats]:
         prior = np.zeros((SERVERS + 1, SERVERS + 1))
-        prior[0, 0], prior[1:, 1:] = 2500.0, centred((factor * WIDTH * public[:, k]) ** 2)
+        prior[0, 0], prior[1:, 1:] = 2500.0, centred((factor * WIDTH) ** 2 * share_var(public[:, k]))
         mean = np.array([300.0, *np.zeros(SERVERS)])
         return dense_update(mean, prior, rows, values[k] + rows[:, 0] * 300.0, np.full(4, 0.01), rows @ mean)
 
+    prior = np.zeros_like(known.spread.cov)
     for k in range(REGIONS):
-        known.mean[k, : SERVERS + 1], known.cov[k, : SERVERS + 1, : SERVERS + 1] = posterior(k, 15.0)
+        known.mean[k, : SERVERS + 1], prior[k, : SERVERS + 1, : SERVERS + 1] = posterior(k, 15.0)
+    gain = np.zeros((REGIONS, 2, SIZE))  # of two records; without them, that much less is known
+    if with_records:
+        gain[:, :, : SERVERS + 1] = (
+            0.01 * rng.normal(0.0, 1.0, (REGIONS, 2, SERVERS + 1)) @ prior[:, : SERVERS + 1, : SERVERS + 1]
+        )
+    after = replace(known, spread=ShareCovariance(prior + gain.swapaxes(1, 2) @ gain), gain=gain)
+    assert np.allclose(after.cov, prior, rtol=1e-9, atol=1e-12)
     for factor in (1.0, 4.0, 15.0):
-        monkeypatch.setattr(share_learning, "_WIDTHS", ((factor, 1.0),))
-        known.crowd = None
-        learned = learned_crowd(known, public, WIDTH)
+        monkeypatch.setattr(share_widths, "_WIDTHS", ((factor, 1.0),))
+        crowd, crowd_var = learned_crowd(after, public, WIDTH)
+        shares, variances = learned_shares(after, public, WIDTH)
         for k in range(REGIONS):
             mean, cov = posterior(k, factor)
-            assert np.isclose(learned.crowd[k], mean[0], rtol=1e-6)
-            assert np.isclose(learned.crowd_var[k], cov[0, 0], rtol=1e-5)
-            assert np.allclose(learned.share_var[:, k], np.diag(cov)[1:], rtol=1e-5)
+            assert np.isclose(crowd[k], mean[0], rtol=1e-6)
+            assert np.isclose(crowd_var[k], cov[0, 0], rtol=1e-5)
+            assert np.allclose(variances[:, k], np.diag(cov)[1:], rtol=1e-5)
             if (public[:, k] + mean[1:] > 0.01).all():
-                assert np.allclose(learned.shares[:, k], public[:, k] + mean[1:], rtol=1e-6)
+                assert np.allclose(shares[:, k], public[:, k] + mean[1:], rtol=1e-6)
 
 
 def run(public: Floats, true: Floats, crowd: Floats, heard: Bools, slots: int, seed: int) -> tuple[Floats, Floats]:
@@ -243,11 +260,11 @@ def run(public: Floats, true: Floats, crowd: Floats, heard: Bools, slots: int, s
         noisy = rng.poisson(true[origins] * crowd) + rng.laplace(0.0, 10.0, (len(origins), regions))
         records = SlotRecords(origins, noisy, np.full(len(origins), 200.0))
         known = learn_slot(known, public, believed, WIDTH, step, records)
-        learned = learned_crowd(known, public, WIDTH)
-        believed, now = learned.shares, learned.crowd
-        step = replace(step, before=now, expected=now, expected_var=learned.crowd_var + 100.0)
-        normalised.append((now - crowd) / np.sqrt(learned.crowd_var))
-    return np.array(normalised), learned.shares - true
+        now, now_var = learned_crowd(known, public, WIDTH)
+        believed = learned_shares(known, public, WIDTH)[0]
+        step = replace(step, before=now, expected=now, expected_var=now_var + 100.0)
+        normalised.append((now - crowd) / np.sqrt(now_var))
+    return np.array(normalised), believed - true
 
 
 @pytest.mark.parametrize("concentration", [None, 100.0, 10.0])
@@ -273,12 +290,125 @@ def test_servers_that_nobody_hears_keep_their_uncertainty() -> None:
     assert np.mean(inside) > 0.85
 
 
+def test_how_servers_divide_a_crowd_says_nothing_of_those_who_are_silent() -> None:
+    """A small server with a share far from its public one would otherwise decide how large the silent part is."""
+    rng = np.random.default_rng(9)
+    public, heard = some_public(rng), np.array([0, 2, 3])
+    true = rng.dirichlet(np.full(len(heard), 0.7), REGIONS).T
+    people = np.array([2000.0, 700.0])
+    records = SlotRecords(heard, true * people, np.full(len(heard), 1e-3))
+    unknown = some_step(np.zeros(REGIONS), np.zeros(REGIONS), np.full(REGIONS, np.inf), stays=0.0)
+    known = learn_slot(start_filter(public, WIDTH), public, 1e-9 * public, WIDTH, unknown, records)
+    by_sum = people / public[heard].sum(axis=0)
+    assert np.allclose(known.mean[:, 0], by_sum, rtol=1e-3)
+
+
 def test_shares_of_a_state_of_an_earlier_build_are_the_same_shares() -> None:
     """A folder of an earlier build would otherwise begin to learn anew, or believe in shares of 2 H."""
     rng = np.random.default_rng(8)
     public, true = some_public(rng), some_public(rng)
     mean, cov = np.zeros((REGIONS, SIZE)), np.tile(np.diag(np.full(SIZE, 1e-10)), (REGIONS, 1, 1))
     mean[:, 0], mean[:, ERRORS] = [900.0, 400.0], true.T
-    learned = learned_crowd(former_filter(mean, cov, public, EVERYBODY, begun=True), public, WIDTH)
-    assert np.allclose(learned.shares, true, rtol=1e-3)
-    assert np.allclose(learned.crowd, [900.0, 400.0])
+    known = former_filter(mean, cov, public, EVERYBODY, begun=True)
+    assert np.allclose(learned_shares(known, public, WIDTH)[0], true, rtol=1e-3)
+    assert np.allclose(learned_crowd(known, public, WIDTH)[0], [900.0, 400.0])
+
+
+def some_silence(rng: np.random.Generator, public: Floats, silent: Bools) -> tuple[Floats, Floats]:
+    """Means and covariances of a state in parts, where some servers are silent."""
+    known = settled_filter(rng, public, np.array([2000.0, 700.0]))
+    mean, cov = known.mean.copy(), known.cov.copy()
+    heard = ~silent
+    sums = np.eye(SIZE)
+    sums[1 : SERVERS + 1, 1 : SERVERS + 1] -= np.outer(heard, heard) / heard.sum()  # errors of heard ones sum to 0
+    return mean @ sums.T, sums @ cov @ sums.T
+
+
+def test_parts_and_people_are_the_same_state() -> None:
+    """A derivative that is wrong would make intervals too narrow when a silent server begins to send records."""
+    rng = np.random.default_rng(10)
+    public, silent = some_public(rng), np.array([False, True, False, False, True])
+    mean, cov = some_silence(rng, public, silent)
+    people, people_cov = to_people(mean, cov, public.T, silent)
+    assert np.allclose(people[:, ERRORS].sum(axis=1), 0.0, atol=1e-9)
+    assert np.allclose(people_cov[:, ERRORS, ERRORS].sum(axis=1), 0.0, atol=1e-6)
+    for place in range(SIZE):  # derivatives, one after the other
+        step = np.zeros(SIZE)
+        step[place] = 1e-4 * np.sqrt(cov[0, place, place])
+        if 1 <= place <= SERVERS and not silent[place - 1]:
+            step[1:][:SERVERS][~silent] -= step[place] / np.count_nonzero(~silent)
+        moved, _ = to_people(mean + step, cov, public.T, silent)
+        _, only = to_people(mean, np.broadcast_to(np.outer(step, step), cov.shape), public.T, silent)
+        slopes = moved - people
+        assert np.allclose(only, slopes[:, :, None] * slopes[:, None, :], rtol=1e-2, atol=1e-9 * np.abs(only).max())
+    parts, parts_cov = to_parts(people, people_cov, public.T, silent)
+    assert np.allclose(parts, mean, rtol=1e-3, atol=1e-6)
+    assert np.allclose(parts_cov, cov, rtol=0.05, atol=1e-3 * np.abs(cov).max(axis=(1, 2), keepdims=True).min())
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0, 15.0])
+def test_the_part_of_silent_servers_is_as_wide_as_others_have_shown(
+    monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    """With Dirichlet shares, Var f = w^2 sum H^2 U0/(1 - U0): a root that is wrong would make it another number."""
+    rng = np.random.default_rng(12)
+    public, silent = some_public(rng), np.array([False, True, False, False, True])
+    heard, crowd = np.where(silent, 0, 2), np.array([2000.0, 700.0])
+    mean, cov = np.zeros((REGIONS, SIZE)), np.zeros((REGIONS, SIZE, SIZE))
+    mean[:, 0], cov[:, 0, 0] = crowd, 100.0
+    for k in range(REGIONS):
+        var = (15 * WIDTH) ** 2 * share_var(public[:, k])
+        own, unheard = cov[k, ERRORS, ERRORS], public[silent, k]
+        own[np.ix_(~silent, ~silent)] = centred(var[~silent])
+        own[np.ix_(silent, silent)] = np.diag(var[silent]) - np.outer(var[silent], unheard)
+    known = ShareFilter(mean, ShareCovariance(cov), np.ones(REGIONS), True, heard, np.ones(REGIONS, dtype=np.bool_))
+    monkeypatch.setattr(share_widths, "_WIDTHS", ((factor, 1.0),))
+    unheard = public[silent].sum(axis=0)
+    spread = (factor * WIDTH) ** 2 * np.square(public).sum(axis=0)
+    learned, learned_var = learned_crowd(known, public, WIDTH)
+    assert np.allclose(learned, crowd)
+    assert np.allclose(learned_var, 100.0 + np.square(crowd) * spread * unheard / (1.0 - unheard), rtol=1e-9)
+    shares, variances = learned_shares(known, public, WIDTH)
+    assert np.allclose(shares, public)
+    assert np.allclose(variances, spread * public * (1.0 - public), rtol=1e-9)
+
+
+def test_a_crowd_with_silent_servers_follows_what_the_others_count() -> None:
+    """People whom shares miss grow with the crowd; a server that is silent must not keep them from doing so."""
+    rng = np.random.default_rng(11)
+    public, silent = np.full((SERVERS, REGIONS), 0.2), np.array([False, False, False, False, True])
+    true = np.array([[0.4, 0.1], [0.1, 0.4], [0.1, 0.2], [0.2, 0.1], [0.2, 0.2]])
+    crowd, known = np.array([20_000.0, 9_000.0]), start_filter(public, WIDTH)
+    unknown = some_step(np.zeros(REGIONS), np.zeros(REGIONS), np.full(REGIONS, np.inf), stays=0.0)
+    step = replace(unknown, transition=np.ones(REGIONS), added=np.square(0.1 * crowd))
+    for slot in range(30):
+        crowd = crowd * (1.05 if slot > 10 else 1.0)
+        records = some_records(rng, true, crowd, np.flatnonzero(~silent))
+        known = learn_slot(known, public, public, WIDTH, step if known.begun else unknown, records)
+        now, now_var = learned_crowd(known, public, WIDTH)
+        step = replace(step, before=now, expected=now, expected_var=now_var)
+    assert known.settled.all()
+    assert np.allclose(now, crowd, rtol=0.03)
+    assert (np.sqrt(now_var) > 0.05 * crowd).all()  # nobody knows how many people the silent one sees
+    records = some_records(rng, true, crowd, np.arange(SERVERS))  # and now it is heard
+    known = learn_slot(known, public, learned_shares(known, public, WIDTH)[0], WIDTH, step, records)
+    now, now_var = learned_crowd(known, public, WIDTH)
+    assert np.allclose(now, crowd, rtol=0.03)
+    assert (np.sqrt(now_var) < 0.05 * crowd).all()
+
+
+def test_an_anchored_filter_expects_what_filters_that_learn_expect() -> None:
+    """What the joint filter knows already would otherwise be taken for news of the records, slot after slot."""
+    rng = np.random.default_rng(13)
+    public = some_public(rng)
+    known = settled_filter(rng, public, np.array([2000.0, 700.0]))
+    _, var = learned_crowd(known, public, WIDTH)
+    expected = np.array([2500.0, 650.0]), var * np.array([3.0, 0.3])  # less certain, and more
+    after = anchored(known, public, WIDTH, expected)
+    assert np.allclose(learned_crowd(after, public, WIDTH), expected, rtol=1e-9)
+    assert np.linalg.eigvalsh(after.cov).min() > -1e-9 * np.abs(after.cov).max()
+    assert np.array_equal(after.cov, after.cov.swapaxes(1, 2))
+    fresh = replace(
+        after, spread=ShareCovariance(after.cov)
+    )  # directions that were kept are those of the new covariances
+    assert np.allclose(learned_crowd(fresh, public, WIDTH), expected, rtol=1e-9)

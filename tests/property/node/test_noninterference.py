@@ -192,9 +192,10 @@ def test_nobody_can_tell_where_records_are_passed_on(relay_place: Place, name: s
 def test_the_smoothed_history_is_looked_at(relay_place: Place) -> None:
     """If readers were refused there, or got nothing, the test above would compare nothing."""
     record = observe(relay_place.files, relay_place.folder, STORIES["x comes alone"], x=True)
-    status, _, body = record.of("answer to GET /v1/estimates?smoothed=true")[-1].content  # type: ignore[misc]
+    status, _, body = record.of("answer to GET /v1/estimates?smoothed=true&measurements=true")[-1].content  # type: ignore[misc]
     assert status == 200
     assert body.count(b'"slot"') > 2
+    assert body.count(b'"measurement":null') < body.count(b'"measurement"'), "no record is shown"
 
 
 PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])

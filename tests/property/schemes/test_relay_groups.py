@@ -24,7 +24,7 @@ from schemes_support import bits
 SLOTS, SERVERS, REGIONS = 24, 5, 6
 WALK = ProcessModel.of(1.0, np.full(REGIONS, 1.0))
 LEVEL = np.array([[1.0, 2.0, 0.5, 300.0, 1.0, 0.2]])
-COURSE = ProcessModel.around(Course(LEVEL, LEVEL * 0.5), 0.5)
+COURSE = ProcessModel.around(Course(LEVEL, LEVEL * 0.5), 0.5, region_correlation=1.0)
 
 
 def make_network(model: ProcessModel = WALK, **more: Any) -> Network:

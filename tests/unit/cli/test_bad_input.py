@@ -65,6 +65,8 @@ dpcrowd --slots 0                   | slots=0 asked of linear; allowed: 1 or mor
 dpcrowd --slots 99999999999         | slots=99999999999 asked of linear; allowed: at most 10000000
 dpcrowd --slots ten                 | '--slots': 'ten' is not a whole number. See 'dpcrowd simulate --help'
 dpcrowd --process-var -1            | process variance must be >= 0; given -1.0
+dpcrowd --data multi-linear --process-var 4,x | --process-var is '4,x'; allowed: numbers, separated by commas
+dpcrowd --data multi-linear --process-var 4,5 | 2 process variances were given for 6 regions; allowed: one number
 dpcrowd --epsilon 0                 | epsilon must be > 0; given 0.0
 dpcrowd --epsilon -1                | epsilon must be > 0; given -1.0
 dpcrowd --epsilon nan               | epsilon must be a number > 0; given nan
@@ -197,6 +199,7 @@ def test_a_mistake_gets_one_clear_line(given: str, text: str, capsys: pytest.Cap
         (["simulate", "--scheme"], "'--scheme' requires an argument."),
         (["schemes", "--jsn"], "unknown option '--jsn'. Did you mean '--json'? See 'dpcrowd schemes --help'."),
         (["schemes", "fast"], "unexpected extra argument (fast). See 'dpcrowd schemes --help'."),
+        (["fit", "counts.csv", "--source", "x", "--season", "month"], "or a number of slots of at least 2."),
         (["data", "fluu"], "unknown data set 'fluu'. Did you mean 'flu'?"),
     ],
 )

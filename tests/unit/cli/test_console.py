@@ -85,3 +85,14 @@ def test_progress_on_a_terminal_goes_to_standard_error(monkeypatch: pytest.Monke
     assert "simulating" in err.getvalue()
     assert "100%" in err.getvalue()
     assert out.getvalue() == ""
+
+
+def test_no_column_is_left_alone() -> None:
+    """In 80 characters the table of `simulate` ended with a second one of the column "ε server" alone."""
+    names = ["total error", "coverage", "ARE", "± ARE", "MAE", "frequency", "packets/slot", "ε server"]
+    columns = {"scheme": ["relay"], **{name: ["0.1234"] for name in names}}
+    out = io.StringIO()
+    print_columns(Console(file=out, width=80, highlight=False), columns)
+    first, _, second, _ = out.getvalue().splitlines()
+    assert first.split() == ["scheme", "total", "error", "coverage", "ARE", "±", "ARE", "MAE"]
+    assert second.split() == ["scheme", "frequency", "packets/slot", "ε", "server"]

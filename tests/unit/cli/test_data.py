@@ -98,6 +98,11 @@ def test_writing_check_ins_as_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert run("gowalla", "--out", "halves.csv", "--slot-length", "12h").exit_code == 0
     assert load("halves.csv").slots == 4
     assert str(tmp_path / "gowalla_nyc_checkins.csv.gz") in run().output
+    monkeypatch.delenv("DPCROWD_DATA")
+    assert str(tmp_path / "gowalla_nyc_checkins.csv.gz") not in run().output
+    assert str(tmp_path / "gowalla_nyc_checkins.csv.gz") in run("--data-dir", str(tmp_path)).output
+    assert run("gowalla", "--out", "again.csv", "--data-dir", str(tmp_path)).exit_code == 0
+    assert Path("again.csv").read_text() == Path("days.csv").read_text(), "the same option as of simulate and fit"
 
 
 def test_refusals() -> None:
@@ -109,6 +114,7 @@ def test_refusals() -> None:
     assert "1 or more" in refusal("linear", "--out", "x.csv", "--slots", "0")
     assert "synthetic" in refusal("linear", "--out", "x.csv", "--from", "y.csv")
     assert "but 'flights' is not the CDC's" in refusal("flights", "--out", "x.csv", "--from", "y.csv")
+    assert "give the folder to write to as --out" in refusal("flu", "--data-dir", ".")
     assert "'flu' has weeks" in refusal("flu", "--slot-length", "1d")
     assert "--out gowalla.csv" in refusal("gowalla")
     assert "--slots is for synthetic data sets" in refusal("flu", "--slots", "3")

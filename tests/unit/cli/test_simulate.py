@@ -35,7 +35,7 @@ def _json(capsys: pytest.CaptureFixture[str], words: list[str]) -> list[dict[str
     assert err == ""
     whole: dict[str, Any] = json.loads(out, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
     assert list(whole) == ["results", "observation_noise", "notes"]
-    assert list(whole["observation_noise"]) == ["are", "total_error", "runs"]
+    assert list(whole["observation_noise"]) == ["are", "total_error", "runs", "together", "non_private"]
     results: list[dict[str, Any]] = whole["results"]
     return results
 
@@ -266,12 +266,14 @@ def test_the_table_fits_a_narrow_terminal(
 
     monkeypatch.setattr("dpcrowd.cli.console.console", lambda: Console(width=80, highlight=False))
     data = write_sizes(tmp_path / "sizes.csv")
-    assert main(tiny_words("fast,dkalman-uniform", "--data", str(data), "--slots", "60")) == 0
+    assert main(tiny_words("fast,dkalman-uniform", "--data", str(data), "--slots", "60", "--nonnegative")) == 0
     lines = capsys.readouterr().out.splitlines()
     tables = lines[: next(number for number, line in enumerate(lines) if line.startswith("promise"))]
     assert all(len(line) <= 80 for line in tables)
     assert not any("…" in line for line in tables)
     assert {"ARE", "MAE", "coverage"} <= set(lines[0].split()), "accuracy comes first"
+    (view,) = (number for number, line in enumerate(lines) if line.startswith("non-negative view"))
+    assert lines[view + 1].split() == ["scheme", "total", "error", "MAE"], "a table of its own, not divided"
 
 
 @pytest.mark.parametrize(
@@ -353,3 +355,11 @@ def test_every_window_scheme_takes_its_window(capsys: pytest.CaptureFixture[str]
     rows = _json(capsys, tiny_words(names, "--data", "multi-linear", "--accounting", "per-region"))
     assert tuple(row["scheme"] for row in rows) == WINDOW
     assert all(row["epsilon_paid"]["server"] <= 1 for row in rows)
+
+
+def test_a_variance_per_region_is_given_to_the_filters(capsys: pytest.CaptureFixture[str]) -> None:
+    """`fit` and `tune` write one per region, and `simulate` took one number only."""
+    words = tiny_words("dkalman-uniform", "--data", "multi-linear", "--runs", "1")
+    (by_region,) = _json(capsys, [*words, "--process-var", "4,5,6,7,8,9"])
+    (same,) = _json(capsys, [*words, "--process-var", "4"])
+    assert by_region["total_error"] != same["total_error"]

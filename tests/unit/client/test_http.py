@@ -137,12 +137,29 @@ def test_estimates_over_pages_and_of_some_regions() -> None:
     assert len(use(FakeService(), READ, lambda client: client.latest())) == 0
 
 
+def test_measurements_are_columns_of_every_table() -> None:
+    """A table that lost them on its way into a file could not be fitted on."""
+    service = FakeService(slots=range(3))
+    table = use(service, READ, lambda client: client.estimates(smoothed=True, measurements=True))
+    assert table["measurement"][:2].tolist() == [0.25, 7.0]
+    assert np.isnan(table["measurement_variance"][2])
+    assert table.keys()[-2:] == ("measurement", "measurement_variance")
+    assert table.to_numpy()["measurement_variance"][:2].tolist() == [9.0, 16.0]
+    assert table.to_polars()["measurement"].to_list()[:3] == [0.25, 7.0, None]
+    assert table.to_pandas()["measurement"][0] == 0.25
+    assert table.to_arrow()["measurement_variance"].to_pylist()[:3] == [9.0, 16.0, None]
+    assert len(next(iter(table))) == 7
+    with pytest.raises(BadInput, match="smoothed=True"):
+        use(service, READ, lambda client: client.estimates(measurements=True))
+
+
 def test_the_smoothed_history() -> None:
     """Both clients ask for it, over all pages; a network without records answers with a reason for programs."""
     service = FakeService(slots=range(5))
     table = use(service, READ, lambda client: client.estimates(1, regions="south", smoothed=True))
     assert table.slot.tolist() == [1, 2, 3]
     assert table.estimate.tolist() == [11.75, 12.75, 13.75]
+    assert "measurement" not in table
     service.smoothed_slots = None
     error = failing(lambda client: client.estimates(smoothed=True), service, READ)
     assert isinstance(error, RequestRefused)

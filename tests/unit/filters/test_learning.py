@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dpcrowd.filters import Course, ProcessModel, predict, update
 from dpcrowd.filters.learning import (
@@ -15,8 +16,10 @@ from dpcrowd.filters.learning import (
     predict_bank,
     reset_bank,
     start_bank,
+    step_ahead,
     update_bank,
 )
+from dpcrowd.filters.smoothing import smooth_steps
 
 LEVEL, A, Q = 200.0, 0.6, 64.0
 RUNS = 400
@@ -158,6 +161,30 @@ def test_a_crowd_that_grows_in_all_regions_is_learned_together() -> None:
     assert (np.abs(mean - calm) < 1.96 * np.sqrt(var)).mean() > 0.93
 
 
+def test_calm_slots_of_regions_that_move_alike_do_not_make_intervals_narrow() -> None:
+    """What 24 regions have in common would count 24 times: a calm time would be taken for a crowd that is calm."""
+    regions = 24
+    model = ProcessModel.around(Course(np.full((1, regions), LEVEL), np.full((1, regions), Q)), np.full(regions, A))
+    common = crowds(110, Q, 0.0, 32)[:, :20]
+    common[:80] *= 0.5
+    truth = LEVEL + np.repeat(common, regions, axis=2)
+    mean, var = learned(truth, 1000.0, 33, model)
+    assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[80:].mean() > 0.9
+
+
+def test_a_crowd_that_grows_for_good_is_followed() -> None:
+    """A belief whose deviations return pulls back the more, the further the crowd has grown."""
+    levels = np.geomspace(30.0, 500.0, 6)
+    model = ProcessModel.around(Course(levels[None], np.square(0.06 * levels)[None]), np.full(6, A))
+    rng = np.random.default_rng(27)
+    growth = 1.006 ** np.arange(160)[:, None, None]
+    truth = levels * growth * (1.0 + rng.normal(0.0, 0.05, (160, 20, 6)))
+    mean, var = learned(truth, 4000.0, 28, model)
+    error = np.abs(mean - truth)[60:]
+    assert error.sum() < 0.1 * truth[60:].sum()
+    assert (error < 1.96 * np.sqrt(var[60:])).mean() > 0.9
+
+
 def test_a_region_whose_q_says_nothing_fills() -> None:
     """Without a model, 16 times the Q of an empty region is as little as once: it would stay empty for ever."""
     rng = np.random.default_rng(21)
@@ -185,6 +212,35 @@ def test_regions_learn_from_one_another() -> None:
     assert errors[1] < 0.97 * errors[0]
 
 
+def test_regions_that_follow_the_model_are_not_taken_for_the_livelier_ones() -> None:
+    """If the start were not learned from all regions, half of them could only be right together or not at all."""
+    half, runs = 20, 10
+    model = ProcessModel.around(Course(np.full((1, 2 * half), LEVEL), np.full((1, 2 * half), Q)), np.full(2 * half, A))
+    parts = [crowds(100, q, LEVEL, 40)[:, : half * runs].reshape(100, runs, half) for q in (16 * Q, Q)]
+    truth = np.concatenate(parts, axis=2)
+    mean, var = learned(truth, 1000.0, 16, model)
+    error = np.abs(mean - truth)[40:]
+    assert error[..., half:].mean() < 0.55 * error[..., :half].mean()
+    assert (error < 1.96 * np.sqrt(var[40:])).mean() > 0.93
+
+
+def test_a_sum_of_regions_is_one_piece_of_evidence() -> None:
+    """If each of four members counted it, the product over the regions would be sure after a quarter of the records."""
+    many, info = 4, 1.0 / 400.0
+    model = ProcessModel.around(Course(np.full((1, many), LEVEL), np.full((1, many), Q)), np.full(many, A))
+
+    def evidence(model: ProcessModel, part: float) -> NDArray[np.float64]:
+        beliefs, bank = beliefs_of(model), start_bank(model, 1, -1)
+        y = np.full((1, model.regions), (LEVEL + 60.0) * info)
+        bank = update_bank(predict_bank(bank, model, beliefs, 0), y, np.full(y.shape, info), beliefs, part)
+        kept = np.exp(bank.weight) - 0.01 * np.exp(beliefs.weight)  # without what is forgotten
+        gain = (np.log(kept) - beliefs.weight).sum(axis=-1)
+        return np.asarray(gain - gain[1])
+
+    assert evidence(model, 1.0 / many) == pytest.approx(evidence(MODEL, 1.0))
+    assert np.abs(evidence(model, 1.0)).max() > 3.0 * np.abs(evidence(MODEL, 1.0)).max()
+
+
 def test_weak_records_leave_the_estimate_where_the_model_has_it() -> None:
     """Beliefs that nothing speaks for would move it by noise: the estimate would be worse than the model alone."""
     truth = crowds(160, Q, LEVEL, 17)
@@ -205,9 +261,33 @@ def test_the_intervals_have_the_same_evidence_as_the_estimate_and_more_doubt() -
     bank.weight[:, 0, 0] = np.log(start)
     mean, var = combined(bank, beliefs)
     assert mean == pytest.approx((beliefs.trust * bank.mean).sum(axis=0), rel=1e-6)
-    weight = np.where(np.arange(len(start)) < len(start) - 1, start, 0.0)  # a level far away is silent
+    shared = np.where(beliefs.factor[:, 0, 0] < 1.0, 0.0, start)  # no calmer belief is right in all regions
+    weight = 0.8 * start + 0.2 * shared / shared.sum()
+    weight = np.maximum(weight - beliefs.silent[:, 0, 0], 0.0)  # a level far away or common is silent
     spread = bank.var + (bank.mean - mean) ** 2
     assert var == pytest.approx((weight[:, None, None] * spread).sum(axis=0) / weight.sum(), rel=1e-6)
+
+
+def test_no_covariance_of_a_step_is_larger_than_its_variances_allow() -> None:
+    """A smoother would get negative variances from it, and intervals that are not numbers."""
+    regions, rng = 5, np.random.default_rng(51)
+    levels = np.linspace(20.0, 300.0, regions)
+    model = ProcessModel.around(Course(levels[None], levels[None]), np.full(regions, A))
+    beliefs, bank = beliefs_of(model), start_bank(model, 200, -1)
+    for slot in range(3):
+        info = np.where(rng.random((200, regions)) < 0.5, 0.0, 10.0 ** rng.uniform(-5.0, 1.0, (200, regions)))
+        values = levels * rng.uniform(0.0, 3.0, (200, regions))
+        bank = update_bank(predict_bank(bank, model, beliefs, slot), info * values, info, beliefs)
+        var = combined(bank, beliefs)[1]
+        _, prior_var, covariance = step_ahead(bank, model, beliefs, slot + 1)
+        assert (np.square(covariance) <= var * prior_var * (1.0 + 1e-9)).all()
+
+
+def test_a_covariance_that_is_too_large_leaves_no_negative_variance() -> None:
+    """The variances of a release may be others than those of the bank, whose covariances then do not fit them."""
+    variances, steps = np.array([[[4.0]], [[0.01]]]), np.array([[[[0.0]], [[4.0]], [[5.0]]]] * 2)
+    smoothed_var = smooth_steps(np.zeros((2, 1, 1)), variances, np.ones((2, 1)), steps)[1]
+    assert smoothed_var.min() > 0.0
 
 
 def test_a_region_without_variance_or_people_has_beliefs_too() -> None:

@@ -62,6 +62,20 @@ def test_the_season_is_chosen(season: str, factor: Any) -> None:
 
 
 @pytest.mark.slow
+def test_relative_deviations_are_chosen_where_they_are() -> None:
+    """A deviation of the day that is carried into the night makes its intervals many times too wide."""
+    rng = np.random.default_rng(5)
+    slots = 24 * 28
+    expected = 200.0 * (1.05 + np.sin(2 * np.pi * np.arange(slots) / 24))
+    followed = rng.poisson(expected * np.maximum(1.0 + ar(rng, slots, 0.9, 0.3), 0.0))
+    fitted = fit_series(followed[:, None].astype(float), None, HOURLY, "day").estimate
+    assert fitted.kind == "relative"
+    assert float(fitted.transition[0]) == pytest.approx(0.9, abs=0.08)
+    assert float(np.sqrt(fitted.variance / (1 - fitted.transition**2))[0]) == pytest.approx(0.3, rel=0.4)
+    stays = np.maximum(expected + ar(rng, slots, 0.9, 60.0), 0.0)
+    assert fit_series(np.rint(stays)[:, None], None, HOURLY, "day").estimate.kind != "relative"
+
+
 def test_a_crowd_that_grows_keeps_its_season() -> None:
     """The level of the last slots, and a shape from all of them: otherwise growth would hide the week."""
     rng = np.random.default_rng(4)
@@ -122,3 +136,23 @@ def test_missing_values_are_left_out() -> None:
     value[missing], noise[missing] = 0.0, np.inf
     estimate = fit_series(value, noise).estimate
     assert estimate.profile.level == pytest.approx([100], rel=0.03)
+
+
+@pytest.mark.parametrize("hours", [18, 9])
+def test_closed_hours_are_not_taken_for_a_smaller_crowd(hours: int) -> None:
+    """A place that was open for 9 of 24 hours was expected to have 30 instead of 100 people in them."""
+    open_hours = np.arange(24 * 40) % 24 < hours
+    counts = np.random.default_rng(4).poisson(np.where(open_hours, 400.0, 0.0))[:, None].astype(np.float64)
+    fitted = fit_series(counts, times=SlotTimes(0, 3_600_000_000), season="day")
+    rows = fitted.estimate.profile.rows[:, 0]
+    assert rows[:hours] == pytest.approx(np.full(hours, 400.0), rel=0.05)
+    assert rows[hours:] == pytest.approx(np.zeros(24 - hours), abs=0.5)
+    assert fitted.scores.past < 0.06
+    assert fitted.estimate.profile.level[0] == pytest.approx(400.0 * hours / 24, rel=0.02)
+
+
+def test_rare_absurd_values_still_do_not_count() -> None:
+    """A few slots of a million people must not decide the level, whatever closed hours do."""
+    counts = np.random.default_rng(5).poisson(30.0, (200, 1)).astype(np.float64)
+    counts[[3, 70, 111, 190]] = 1e6
+    assert fit_series(counts).estimate.profile.level[0] == pytest.approx(30.0, rel=0.1)

@@ -10,6 +10,7 @@ import pytest
 
 import dpcrowd
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.course import same_course
 from dpcrowd.models.file import model_digest, model_text, parse_model, read_model, write_model
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SlotTimes
@@ -33,6 +34,85 @@ def test_it_comes_back_to_the_last_bit(tmp_path: Path) -> None:
     assert second.course is not None
     assert first.course.profile.tobytes() == second.course.profile.tobytes()
     assert first.course.variance.tobytes() == second.course.variance.tobytes()
+
+
+def test_relative_deviations_come_back() -> None:
+    """A server that carried a day's deviation into the night as it is would disagree with all others."""
+    model = replace(fitted(), variance="relative")
+    text = model_text(model)
+    assert 'variance = "relative"' in text
+    assert "per expected person squared" in text
+    first, second = (one.process_model(["hall"], None).course for one in (model, parse_model(text, "m.toml")))
+    assert first is not None
+    assert first.scale is not None
+    assert same_course(first, second)
+    assert first.variance == pytest.approx(model.regions[0].variance * np.square(first.scale))
+    assert not same_course(first, replace(first, scale=None))
+    assert not same_course(first, replace(first, scale=2.0 * first.scale))
+
+
+def test_a_file_of_an_earlier_version_means_what_it_meant() -> None:
+    """Its comments are in its digest, which all servers of a network compare; and its deviations have no scale."""
+    text = """# A process model from `dpcrowd fit`: what is known of a crowd before any record of it. It is public.
+
+[model]
+dpcrowd = "0.2.0"
+kind = "ar1"
+# none, day, week, hour-of-week, year, or a number of slots; slots are counted from Monday, UTC, or from `first`
+season = 2
+# of what a slot adds to a deviation: fixed, or proportional (per expected person)
+variance = "proportional"
+# why fitting this model costs no privacy budget: the assertion of whoever fitted it
+source = "a test"
+data = "counts.csv"
+# fitted on `slots` slots from number `first` of the series on, which begins at `begins`
+first = 0
+slots = 100
+digest = "abc"
+
+[scores]
+# sum of |error| / sum of counts: from the slot before, and of the model alone; and their 95% coverage
+error = 0.1
+past = 0.2
+coverage = 0.95
+past_coverage = 0.95
+slots = 65
+
+[[region]]
+name = "hall"
+level = 20.0
+# a: the part of a deviation that is left after one slot
+transition = 0.5
+# of what a slot adds to a deviation: fixed, or proportional (per expected person)
+variance = 0.75
+change_var = 30.0
+profile = [10.0, 30.0]
+"""
+    model = parse_model(text, "m.toml")
+    assert model_text(model) == text
+    course = model.process_model(["hall"], None).course
+    assert course is not None
+    assert course.scale is None
+    assert course.variance.ravel().tolist() == [7.5, 22.5]
+
+
+def test_relative_deviations_without_variance_are_those_of_rounding() -> None:
+    """A file may say 0; a division by it would let every estimate be NaN."""
+    region = replace(fitted().regions[0], variance=0.0)
+    course = replace(fitted(), regions=(region,), variance="relative").process_model(["hall"], None).course
+    assert course is not None
+    assert (course.variance > 0.0).all()
+    assert np.isfinite(course.settled_var(3, np.array([0.5]))).all()
+
+
+def test_files_of_earlier_versions_have_no_correlation() -> None:
+    """A file that was good must stay good, and keep its digest: the servers of a network agree on it."""
+    model = fitted()
+    text = model_text(replace(model, region_correlation=None))
+    assert "correlation" not in text
+    assert parse_model(text, "m.toml").process_model(["hall", "garden"], None).region_correlation is None
+    again = parse_model(model_text(replace(model, region_correlation=0.25)), "m.toml")
+    assert again.process_model(["garden"], None).region_correlation == 0.25
 
 
 def test_regions_are_found_by_name() -> None:
@@ -61,12 +141,29 @@ def test_slots_of_another_length_are_refused() -> None:
         ("slots = 140", "slots = 0", "'slots' of m.toml is 0; allowed: a whole number from 1"),
         ('source = "a test"\n', "", "m.toml has no source; .*dpcrowd fit --source TEXT"),
         ('source = "a test"', 'source = " "', "m.toml has no source; .*dpcrowd fit --source TEXT"),
+        ('source = "a test"', "source = []", "m.toml has no source; .*dpcrowd fit --source TEXT"),
+        ('source = "a test"', "source = 0", "m.toml has no source"),
+        ('source = "a test"', "source = false", "m.toml has no source"),
+        ('digest = "', 'digest = 1 # "', "'digest' of m.toml is 1; allowed: a text"),
+        ('reason = "', 'reason = [] # "', r"'reason' of m.toml is \[\]; allowed: a text"),
+        ('dpcrowd = "', 'dpcrowd = 0.2 # "', "'dpcrowd' of m.toml is 0.2; allowed: a text"),
+        ('data = "', 'data = false # "', "'data' of m.toml is False; allowed: a text"),
+        ("\nerror = ", f"\nerror = 1{'0' * 400} # ", r"'error' in \[scores\] .*; allowed: from 0 to 1e18, or nan"),
+        ("\ncoverage = 0", "\ncoverage = 7", r"'coverage' in \[scores\] .* is 7.*; allowed: from 0 to 1, or nan"),
+        ("past_coverage = 0", "past_coverage = -1", r"'past_coverage' in \[scores\] .* is -1.*; allowed: from 0"),
+        ("transition = 0", "transition = -1", "transition of 'hall' in m.toml is -1.*; allowed: from 0 to below 1"),
+        ("region_correlation = 0.0", 'region_correlation = "x"', "region_correlation in m.toml is 'x'; .*from 0 to 1"),
         ('name = "garden"', 'name = "hall"', "m.toml has region 'hall' twice"),
         ("level = ", "levl = ", "unknown key in \\[region\\] of m.toml 'levl'. Did you mean 'level'"),
         ("transition = 0", "transition = 1", "transition of 'hall' in m.toml is 1.*; allowed: from 0 to below 1"),
         ("[scores]", "[score]", "unknown section of m.toml 'score'. Did you mean 'scores'"),
         ("[[region]]", "[region]", "is not TOML|has no \\[\\[region\\]\\]"),
         ('variance = "', 'variance = "x', "unknown variance of m.toml"),
+        (
+            "region_correlation = 0.0",
+            "region_correlation = 1.5",
+            "region_correlation in m.toml is 1.5; allowed: from 0 to 1",
+        ),
     ],
 )
 def test_a_mistake_is_one_clear_line(old: str, new: str, why: str) -> None:
@@ -75,6 +172,27 @@ def test_a_mistake_is_one_clear_line(old: str, new: str, why: str) -> None:
     assert old in text
     with pytest.raises(BadInput, match=why):
         parse_model(text.replace(old, new, 1), "m.toml")
+
+
+def test_profiles_have_one_length() -> None:
+    """A profile with a line too few would end in a traceback of NumPy; a region without one stays at its level."""
+    model = fitted()
+    short = replace(model.regions[1], profile=(1.0, 2.0))
+    third = replace(model.regions[0], name="cellar")
+    text = model_text(replace(model, regions=(short, model.regions[0], third), change_var=(1.0, 1.0, 1.0)))
+    with pytest.raises(BadInput, match=r"profile of 'garden' in m.toml has 2 rows, but those of other regions have 7"):
+        parse_model(text, "m.toml")
+    flat = model_text(replace(model, regions=(model.regions[0], replace(short, profile=()))))
+    course = parse_model(flat, "m.toml").process_model(["hall", "garden"], None).course
+    assert course is not None
+    assert course.profile[:, 1].tolist() == [short.level] * 7
+
+
+def test_scores_may_be_unknown() -> None:
+    """The file of a series that was too short to hold slots out has nan for its coverage, and must be read."""
+    model = fitted()
+    text = model_text(replace(model, scores=replace(model.scores, coverage=float("nan"), past_coverage=float("nan"))))
+    assert np.isnan(parse_model(text, "m.toml").scores.coverage)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

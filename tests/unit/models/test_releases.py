@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import dpcrowd
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel, predict, update
+from dpcrowd.models.file import write_model
 from dpcrowd.models.releases import check_growth, measurements, walk_of
 from dpcrowd.sim.fit_releases import fit_releases
 
@@ -164,7 +165,9 @@ def test_a_network_file_that_does_not_help_is_refused(tmp_path: Path, scheme: st
 def test_what_filters_learned_is_said_not_to_be_undone(tmp_path: Path) -> None:
     """Filters that learn are several: the user has to know that only one of them is undone."""
     table = write(tmp_path / "estimates.csv", *staggered())
-    old = fit_releases(table, process_var=400.0, season="none", out=tmp_path / "old.toml")
+    old = fit_releases(table, process_var=400.0, season="none")
+    wide = replace(old, regions=tuple(replace(region, variance=1200.0) for region in old.regions), variance="fixed")
+    write_model(wide, tmp_path / "old.toml")
     again = fit_releases(table, made_with=tmp_path / "old.toml", season="none")
     assert [note.partition(" how")[0] for note in again.notes] == ["filters may have learned"]
     network = network_file(tmp_path, 'model = "old.toml"')
@@ -187,6 +190,8 @@ def test_what_a_table_lacks_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out
     for text in ("3 of 200 slots are missing", "1 of 197 rows have no number", "1 rows repeat a slot"):
         assert f"note: {text}" in shown
+    assert "chosen by the smallest log score of the measurements" in shown
+    assert "errors are what the model expects of itself" in shown
 
 
 def test_measurements_in_every_other_slot_are_enough(tmp_path: Path) -> None:
@@ -205,6 +210,96 @@ def test_measurements_in_every_other_slot_are_enough(tmp_path: Path) -> None:
     settled = region.variance * (region.level if fitted.variance == "proportional" else 1.0)
     assert region.level == pytest.approx(LEVEL, rel=0.05)
     assert settled / (1 - region.transition**2) == pytest.approx(V, rel=0.6)
+
+
+def measured_table(path: Path, counts: Any, noise: float, estimate: Any = None, hidden: tuple[int, ...] = ()) -> Path:
+    """A table with measurements of this noise in every other slot; regions in `hidden` have estimates only."""
+    rng = np.random.default_rng(5)
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["slot", "region", "estimate", "low", "high", "measurement", "measurement_variance"])
+        for slot, row in enumerate(counts):
+            for region, count in enumerate(row):
+                value = count if estimate is None else estimate[region]
+                measured = slot % 2 == 0 and region not in hidden
+                numbers = [count + rng.laplace(0.0, np.sqrt(noise / 2.0)), noise] if measured else ["", ""]
+                rows.writerow([slot, f"r{region}", value, value - 40.0, value + 40.0, *numbers])
+    return path
+
+
+def test_measurements_of_a_table_need_nothing_to_be_undone(tmp_path: Path) -> None:
+    """Estimates of filters that learn cannot be undone: a network that runs with a model could never fit again."""
+    rng = np.random.default_rng(6)
+    level = np.array([400.0, 150.0, 60.0])
+    deviation = np.zeros((300, 3))
+    for slot in range(1, 300):
+        deviation[slot] = 0.7 * deviation[slot - 1] + rng.normal(0.0, 0.1 * level)
+    counts = rng.poisson(np.maximum(level + deviation, 0.0))
+    model = fit_releases(measured_table(tmp_path / "table.csv", counts, 100.0, level), season="none")
+    assert model.notes == ()
+    for region, truth, people in zip(model.regions, (level + deviation).T, level, strict=True):
+        settled = region.variance * (region.level if model.variance == "proportional" else 1.0)
+        assert region.level == pytest.approx(truth.mean(), rel=0.1)
+        assert 0.4 < settled / (1 - region.transition**2) / (np.var(truth) + people) < 2.5
+    assert 0.5 < model.scores.past / 0.14 < 2.0, "of counts, and not of the noise of their measurements"
+
+
+@pytest.mark.parametrize("part", [0.002, 0.01, 0.1])
+def test_large_crowds_that_hardly_change_are_fitted(tmp_path: Path, part: float) -> None:
+    """A grid that is too coarse would make the variance of a large region too large by orders of magnitude."""
+    rng = np.random.default_rng(10)
+    counts = 1e5 * (1.0 + part * rng.standard_normal((200, 1)))
+    model = fit_releases(measured_table(tmp_path / "table.csv", counts, 100.0, [1e5]), season="none")
+    (region,) = model.regions
+    settled = region.variance * (region.level if model.variance == "proportional" else 1.0)
+    assert 0.4 < settled / (1 - region.transition**2) / np.var(counts) < 2.5
+
+
+def test_an_empty_region_and_one_in_groups_do_not_block_a_fit(tmp_path: Path) -> None:
+    """One region that nobody visits would keep all others from a model."""
+    rng = np.random.default_rng(7)
+    counts = rng.poisson([0.0, 300.0, 150.0, 8.0], (240, 4))
+    table = measured_table(tmp_path / "table.csv", counts, 900.0, [0.4, 290.0, 155.0, 8.5], hidden=(3,))
+    model = fit_releases(table, season="none")
+    empty, large, _, grouped = model.regions
+    assert 0.0 < empty.level < 3.0
+    assert large.level == pytest.approx(300.0, rel=0.05)
+    assert grouped.level == pytest.approx(8.5, rel=0.2)
+    assert all(np.isfinite([region.variance, region.transition]).all() for region in model.regions)
+    assert ["'r3' of 4 regions: measured by themselves in fewer than 3" in note for note in model.notes] == [True]
+    nothing = measured_table(tmp_path / "short.csv", counts[:4], 900.0)
+    with pytest.raises(BadInput, match="at most 2 slots in which anything was learned"):
+        fit_releases(nothing)
+
+
+def test_a_span_that_begins_without_any_measurement_is_fitted(tmp_path: Path) -> None:
+    """Slots that were final before servers stored measurements have none: a median of nothing is a warning, and NaN."""
+    counts = np.random.default_rng(9).poisson([80.0, 30.0], (160, 2))
+    lines = measured_table(tmp_path / "table.csv", counts, 400.0).read_text(encoding="utf-8").splitlines()
+    empty = [line.rsplit(",", 2)[0] + ",," for line in lines[1:161]]
+    (tmp_path / "late.csv").write_text("\n".join([lines[0], *empty, *lines[161:]]) + "\n", encoding="utf-8")
+    model = fit_releases(tmp_path / "late.csv", season="none")
+    assert [region.level for region in model.regions] == pytest.approx([80.0, 30.0], rel=0.15)
+
+
+def test_regions_that_say_little_start_from_the_model_before(tmp_path: Path) -> None:
+    """A network at a small epsilon would forget with every fit what it knew from public data."""
+    rng = np.random.default_rng(8)
+    counts = rng.poisson(np.where(np.arange(210)[:, None] % 7 < 5, 1.2, 0.5) * np.array([60.0, 25.0]))
+    before = dpcrowd.fit(dpcrowd.counts_from_array(counts, regions=["r0", "r1"]), source="ours", season=7)
+    table = measured_table(tmp_path / "table.csv", counts, 1e5)
+    after = fit_releases(table, made_with=before, season=7)
+    for one, other in zip(before.regions, after.regions, strict=True):
+        assert other.level == pytest.approx(one.level, rel=0.2)
+        assert 0.2 < other.variance / one.variance < 5.0
+        assert other.profile[0] > 1.5 * other.profile[6]
+    elsewhere = replace(before, regions=(before.regions[0], replace(before.regions[1], name="harbour")))
+    with pytest.raises(
+        BadInput, match=r"the model lacks 'r1' of 2 regions of the releases, so they were not made with"
+    ):
+        fit_releases(table, made_with=elsewhere, season=7)
+    plain = fit_releases(table, process_var=3.0, season=7)
+    assert "--process-var, or the process_var of --made-with, was not needed" in plain.notes[0]
 
 
 def test_a_gap_is_crossed_by_prediction() -> None:
@@ -226,11 +321,13 @@ def test_the_function_for_counts_names_that_for_releases(tmp_path: Path) -> None
     [
         ("slot,region,value", "has no column 'estimate'"),
         ("slot,region,estimate", "neither 'variance' nor 'low' and 'high'"),
+        ("slot,region,estimate,variance,measurement", "only one of the columns measurement and measurement_variance"),
     ],
 )
 def test_a_table_that_does_not_help_is_refused(tmp_path: Path, header: str, why: str) -> None:
     """Without variances nobody can tell noise from the crowd."""
     path = tmp_path / "estimates.csv"
-    path.write_text(f"{header}\n0,hall,5\n1,hall,6\n")
+    more = ",5" * (header.count(",") - 2)
+    path.write_text(f"{header}\n0,hall,5{more}\n1,hall,6{more}\n")
     with pytest.raises(BadInput, match=why):
         fit_releases(path)

@@ -8,7 +8,15 @@ import pytest
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import Course
-from dpcrowd.models.season import SeasonTiming, SlotTimes, duration_text, possible_seasons, seasons_seen, timing
+from dpcrowd.models.season import (
+    SeasonTiming,
+    SlotTimes,
+    check_seen_twice,
+    duration_text,
+    possible_seasons,
+    seasons_seen,
+    timing,
+)
 
 SECOND = 1_000_000
 
@@ -75,6 +83,10 @@ def test_how_many_seasons_were_seen() -> None:
     assert seasons_seen("week", 86_400 * SECOND, 10) == pytest.approx(10 / 7)
     assert seasons_seen(500, None, 504) == pytest.approx(1.008)
     assert seasons_seen("none", 3_600 * SECOND, 10) is None
+    with pytest.raises(BadInput, match=r"allowed: auto, none, day, or a number of slots from 2 to 120\. Give"):
+        check_seen_twice("year", 3_600 * SECOND, 240)
+    with pytest.raises(BadInput, match=r"a season of 101 slots fits 1\.9 times into the 201 slots"):
+        check_seen_twice(101, None, 201)
 
 
 def test_lengths_in_words() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcrowd.filters import ProcessModel
+from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.schemes.relay_bounds import least_variance
 from node_support_relay import counts_of, facts_of
 from relay_support import Network, message_of
@@ -49,6 +49,17 @@ def variances(network: Network) -> Any:
 def test_no_server_is_below_it(roaming: bool, options: Any) -> None:
     """An honest neighbour that was refused could not help anybody."""
     network = replace(facts_of(servers=3, roaming=roaming), **options)
+    least = least_variance(network.setting(0), network.samples, None)
+    assert (variances(network).min(axis=0) >= least).all()
+    assert (least > 0.0).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"learn": True}, {"form": "matrix"}], ids=str)
+def test_deviations_that_follow_a_scale_are_not_below_it(options: Any) -> None:
+    """In the morning a deviation is multiplied by more than 1, and at night it shrinks below what a day allows."""
+    profile = np.array([[400.0], [40.0], [150.0]]) * np.ones(2)
+    course = Course(profile, 0.04 * np.square(profile), season=3, step=1, scale=profile)
+    network = replace(facts_of(servers=3, regions=2), model=ProcessModel.around(course, 0.9), **options)
     least = least_variance(network.setting(0), network.samples, None)
     assert (variances(network).min(axis=0) >= least).all()
     assert (least > 0.0).all()

@@ -14,8 +14,9 @@ from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.records import RecordMessages
 from dpcrowd.schemes.relay import Relay
-from dpcrowd.schemes.relay_groups import is_tolerable, new_groups, settled_var
+from dpcrowd.schemes.relay_groups import is_tolerable, new_groups, reductions, settled_var
 from dpcrowd.schemes.server import Server
+from dpcrowd.sim.data.counts import counts_from_array
 from relay_support import Network
 
 WALK = ProcessModel.of(1.0, np.full(6, 1.0))
@@ -86,9 +87,58 @@ def test_a_group_whose_sum_grows_is_divided() -> None:
 def test_with_a_course_only_regions_of_which_records_tell_nothing_are_joined() -> None:
     """Records that tell something about a region are worth more by themselves."""
     level = np.array([[1.0, 2.0, 900.0]])
-    model = ProcessModel.around(Course(level, np.array([[1.0, 2.0, 9000.0]])), 0.5)
+    model = ProcessModel.around(Course(level, np.array([[1.0, 2.0, 9000.0]])), 0.5, None, 1.0)
     assert new_groups(model, WEAK, level[0], np.zeros(3)).tolist() == [0, 0, 2]
     assert new_groups(model, WEAK, level[0], np.array([0.0, 500.0, 0.0])).tolist() == [0, 1, 2], "it has left its past"
+
+
+def test_with_a_course_regions_are_joined_where_they_go_together() -> None:
+    """Independent regions gain nothing by it, and one that fills or empties would be hidden behind the others."""
+    course = Course(np.full((1, 12), 20.0), np.full((1, 12), 15.0))
+    level, var = np.full(12, 20.0), np.full(12, 20.0)
+    groups = {
+        correlation: new_groups(ProcessModel.around(course, 0.5, None, correlation), WEAK / 10, level, var)
+        for correlation in (None, 0.0, 0.03, 0.5)
+    }
+    assert [len(set(one)) for one in groups.values()] == [12, 12, 12, 1]
+    for correlation, stays in ((None, False), (0.0, False), (0.03, True), (0.5, True)):
+        model = ProcessModel.around(course, 0.5, None, correlation)
+        assert is_tolerable(groups[0.5], model, WEAK / 10, level, var) == stays, "choices do not flap"
+
+
+def test_regions_without_variance_are_not_worth_a_sum() -> None:
+    """A model may expect that nothing ever changes in a region: the choice must not divide by its variance."""
+    model = ProcessModel.around(Course(np.full((1, 3), 5.0), np.zeros((1, 3))), 0.5, None, 0.5)
+    assert new_groups(model, WEAK, np.full(3, 5.0), np.zeros(3)).tolist() == [0, 1, 2]
+    some = ProcessModel.around(Course(np.full((1, 3), 5.0), np.array([[0.0, 1.0, 1.0]])), 0.5, None, 1.0)
+    assert new_groups(some, WEAK, np.full(3, 5.0), np.zeros(3)).tolist() == [0, 0, 0]
+
+
+def test_a_region_that_has_left_its_past_is_read_by_itself() -> None:
+    """What filters have learned beyond the course stays: records add up, also where the course's deviations do not."""
+    course = Course(np.full((1, 6), 20.0), np.full((1, 6), 15.0))
+    model = ProcessModel.around(course, 0.1, None, 0.5)
+    level, var = np.full(6, 20.0), np.full(6, 16.0)
+    one = new_groups(model, WEAK / 10, level, var)
+    assert one.tolist() == [0] * 6
+    var[3] = 16.0 + 60.0
+    assert new_groups(model, WEAK / 10, level, var).tolist() == [0, 0, 0, 3, 0, 0]
+    assert is_tolerable(one, model, WEAK / 10, level, var)
+    var[3] = 16.0 + 160.0
+    assert not is_tolerable(one, model, WEAK / 10, level, var)
+
+
+def test_what_a_sum_tells_of_its_members() -> None:
+    """The prediction against the error of the filter's own division, with the covariance that regions really have."""
+    a, spread, information, rho = np.zeros(3), np.array([4.0, 9.0, 1.0]), 0.05, 0.4
+    deviation = np.sqrt(spread)
+    covariance = np.outer(deviation, deviation) * (rho + (1.0 - rho) * np.eye(3))
+    gain = spread / (spread.sum() + 1.0 / information)
+    left = np.eye(3) - np.outer(gain, np.ones(3))
+    after = left @ covariance @ left.T + np.outer(gain, gain) / information
+    alone, joined = reductions(a, spread, information, rho)
+    assert spread - joined == pytest.approx(np.diag(after))
+    assert spread - alone == pytest.approx(1.0 / (1.0 / spread + information))
 
 
 def test_one_user_changes_one_sum_by_one() -> None:
@@ -141,6 +191,18 @@ def test_states_saved_before_groups_existed_are_still_good() -> None:
     with pytest.raises(BadInput, match="another server or setting"):
         network_of().server(0).restore(saved)
     assert "groups" not in vars(Relay(samples=1))
+
+
+def test_where_no_regions_are_joined_filters_learn_as_without_groups() -> None:
+    """Regions would learn alone as soon as groups are allowed, and a crowd that grows everywhere be noticed late."""
+    counts = np.random.default_rng(3).poisson(np.geomspace(3e4, 9e4, 3), (60, 3))
+    counts[30:] = counts[30:] * 7 // 5
+    model = dpcrowd.fit(counts_from_array(counts[:30]), source="simulated")
+    common: dict[str, Any] = {"servers": 3, "density": 1.0, "window": 10, "runs": 1, "jobs": 1, "model": model}
+    auto, off = (dpcrowd.simulate("relay", counts[30:], groups=groups, **common) for groups in ("auto", "off"))
+    for name in ("total_error", "coverage95"):
+        one, other = (np.asarray(getattr(result.records["relay"], name)) for result in (auto, off))
+        assert np.array_equal(one, other)
 
 
 def test_an_unknown_choice_is_refused() -> None:

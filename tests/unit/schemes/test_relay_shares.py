@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.share_learning import fuse_slot
+from dpcrowd.schemes import relay_shares
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.snapshot import from_bytes
+from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.fit import fit
 from dpcrowd.sim.simulate import simulate
 from node_support_relay import facts_of
 from project_support import TESTS
@@ -81,6 +85,45 @@ def test_wrong_public_shares_are_no_reason_for_suspicion() -> None:
     settings = {name: SETTINGS[name] for name in SETTINGS if name not in ("reach", "lag")}
     simulate(Watched(samples=20, hops_per_slot="all", lag=4), COUNTS, **settings, composition=0.5, share_width=0.1)
     assert suspected == [False] * len(COUNTS)
+
+
+@pytest.mark.slow
+def test_beside_a_model_that_a_series_leaves_almost_right_shares_are_right_ones() -> None:
+    """The joint filter would otherwise hide from filters that learn what records say of a crowd that has moved."""
+    rng = np.random.default_rng(1)
+    past, later = (rng.poisson(np.linspace([2000, 900], [2000 * grown, 900 * grown], 40)) for grown in (1, 3))
+    model = fit(counts_from_array(past.tolist(), process_var=1.0), source="test")
+    settings = SETTINGS | {"burn_in": 0, "servers": 5, "hops_per_slot": "all", "turnover": 1.0, "epsilon": 0.1}
+    del settings["process_var"]
+    right, almost = (
+        simulate("relay", later.tolist(), **settings, model=model, share_width=width).summary()[0]
+        for width in (0.0, 0.001)
+    )
+    assert almost["total_error"]["mean"] == pytest.approx(right["total_error"]["mean"], rel=0.02)
+
+
+class _Forgetful(Relay):
+    """Relay whose receivers do not take what others have learned from the same records before."""
+
+    def fuse(self, state: Any, *others: Any) -> None:
+        if state.learned is not None:
+            state.learned.made = [{} for _ in state.learned.made]
+        super().fuse(state, *others)
+
+
+@pytest.mark.slow
+def test_late_records_are_learned_from_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter per receiver and slot is slow; one that is shared by mistake belongs to other records."""
+    fused: dict[type[Relay], list[int]] = {Relay: [], _Forgetful: []}
+    errors = []
+    for kind, calls in fused.items():
+        monkeypatch.setattr(relay_shares, "fuse_slot", lambda *facts, c=calls: c.append(0) or fuse_slot(*facts))
+        settings = {name: SETTINGS[name] for name in SETTINGS if name not in ("reach", "lag")}
+        settings |= {"burn_in": 0, "servers": 6}
+        result = simulate(kind(samples=10, lag=4), COUNTS[:20], **settings, composition=1.0, share_width=0.1)
+        errors.append(result.summary()[0]["total_error"]["mean"])
+    assert errors[0] == errors[1]
+    assert len(fused[Relay]) < 0.9 * len(fused[_Forgetful])
 
 
 STORED = TESTS / "fixtures" / "v0.2.dev-15" / "states" / "relay-shares.state"

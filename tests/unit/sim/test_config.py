@@ -16,6 +16,8 @@ from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for, whole_number
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import load
+from dpcrowd.sim.notes import observation_note
+from dpcrowd.sim.result import Errors, ObservationNoise
 from dpcrowd.sim.simulate import simulate
 from sim_support import TINY, assert_same_records
 
@@ -301,16 +303,38 @@ def test_every_result_says_what_the_observation_noise_alone_costs() -> None:
     record = both["non-private"]
     assert both.observation_noise is not None
     assert alone.observation_noise is not None
-    assert both.observation_noise.runs == 5
-    assert both.observation_noise.are == pytest.approx(record.are.mean())
+    assert both.observation_noise == alone.observation_noise
     assert alone.observation_noise.runs == 3, "the first runs are enough"
-    assert alone.observation_noise.total_error == pytest.approx(record.total_error[:3].mean())
-    are, total = record.are[:3].mean(), record.total_error[:3].mean()
+    filtered, together = alone.observation_noise.non_private, alone.observation_noise.together
+    assert filtered.total_error == pytest.approx(record.total_error[:3].mean())
+    assert filtered.are == pytest.approx(record.are[:3].mean())
+    assert (alone.observation_noise.are, alone.observation_noise.total_error) == (together.are, together.total_error)
     assert alone.notes[-1] == (
-        f"the observation noise alone costs ARE {are:.3g} and total error {total:.3g}: the error of non-private with "
-        "the same shares and counts, in 3 runs of 5."
+        f"the observation noise alone costs ARE {together.are:.3g} and total error {together.total_error:.3g}: the "
+        "error of all servers' exact counts together, without noise or filter, in 3 runs of 5; non-private, a filter "
+        f"with the same process model that hears its neighbours' exact counts, has ARE {filtered.are:.3g} and total "
+        f"error {filtered.total_error:.3g}."
     )
     assert_same_records(both["uniform"], alone["uniform"])
+
+
+def test_the_cost_of_the_observation_is_that_of_the_better_estimate() -> None:
+    """A filter with a wrong Q had a larger error than a private scheme, and was called what nobody can avoid."""
+    together, filtered = Errors(0.2, 0.1), Errors(0.1, 0.3)
+    noise = ObservationNoise.of(together, filtered, 3)
+    assert (noise.are, noise.total_error, noise.filtered) == (0.2, 0.1, False)
+    better = ObservationNoise.of(together, Errors(0.4, 0.05), 3)
+    assert (better.are, better.total_error, better.filtered) == (0.4, 0.05, True)
+    text = observation_note(better, 3)
+    assert text.startswith(
+        "the observation noise alone costs ARE 0.4 and total error 0.05: the error of non-private, a"
+    )
+    assert text.endswith("exact counts together, without a filter, have ARE 0.2 and total error 0.1.")
+    empty = ObservationNoise.of(Errors(0.2, None), Errors(None, None), 3)
+    assert "ARE 0.2: the error of all" in observation_note(empty, 3)
+    assert "has no defined error." in observation_note(empty, 3)
+    rounding = replace(empty, are=2.8e-17, total_error=0.25)
+    assert "costs ARE 0 and total error 0.25:" in observation_note(rounding, 3), "2.8e-17 is nobody's error"
 
 
 def test_a_run_that_would_take_long_is_not_repeated_for_the_observation_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,9 +353,10 @@ def test_results_name_shares_that_differ_by_region_and_do_not_blame_the_model() 
     data = np.full((40, 2), 20_000)
     wrong = simulate("relay,duniform", data, composition=0.5, reach=1, **settings)
     assert any("shares differ by region (composition 0.5): schemes know one share" in note for note in wrong.notes)
+    assert any("; with --share-width 0.1 (share_width=0.1), relay learns the others" in note for note in wrong.notes)
     assert any("with share_width=0.1 it learns them" in note for note in wrong.notes)
     assert not any("model does not fit" in note for note in wrong.notes)
-    assert wrong.notes[-1].startswith("observation noise and unknown shares together cost ARE")
+    assert wrong.notes[-1].startswith("the observation noise alone costs ARE 0 and total error 0"), "parts add up"
     learned = simulate("relay,duniform", data, share_width=0.1, **settings)
     assert any("relay learns the shares of every region from records" in note for note in learned.notes)
     assert [learned.setup[label]["share_width"] for label in ("relay", "duniform")] == [0.1, None]

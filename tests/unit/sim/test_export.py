@@ -175,6 +175,9 @@ def test_the_lines_are_the_series_and_the_band_its_interval(
         for number, line in enumerate(panel.lines):
             np.testing.assert_allclose(line.get_ydata(), series[metric][30 * number : 30 * number + 30])
     assert panels[0].get_yscale() == "log"
+    legend = panels[0].get_legend_handles_labels()[1]
+    (fast,) = (row for row in result.summary() if row["scheme"] == "fast")
+    assert legend[1] == f"fast: {fast['total_error']['mean']:.3g}; {fast['coverage95']:.1%}", "beside errors over time"
     values = result["fast"].are_by_slot
     top = values.mean(axis=0) + stats.t.ppf(0.975, 1) * stats.sem(values, axis=0)
     drawn = panels[0].collections[1].get_paths()[0].vertices[:, 1]
@@ -192,7 +195,8 @@ def test_a_cross_marks_where_a_budget_was_exhausted(tmp_path: Path, monkeypatch:
     ended = simulate("kalman-uniform", horizon=40, **{**TINY, "slots": 100})
     for some in (spent, ended):
         plot_errors(some, tmp_path / "errors.png")
-    labels = [figure.axes[0].get_legend_handles_labels()[1] for figure in figures]
+    texts = [figure.axes[0].get_legend_handles_labels()[1] for figure in figures]
+    labels = [[text if "budget" in text else text.partition(":")[0] for text in one] for one in texts]
     assert labels == [["kalman-uniform", "uniform"], ["kalman-uniform", "kalman-uniform: budget exhausted"]]
     cross = figures[1].axes[0].collections[-1].get_offsets()
     assert cross.tolist() == [[40.0, pytest.approx(ended.series()["are"][40])]]

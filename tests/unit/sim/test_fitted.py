@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpcrowd
-from dpcrowd.cli.fit import _persistence, _warnings
+from dpcrowd.cli.fit import _notes, _persistence
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.configure import configure
@@ -147,6 +147,8 @@ def test_the_command_line(series: Path, tmp_path: Path, capsys: pytest.CaptureFi
         ("relay", "model.toml", True, 0),
         ("past", "model.toml", True, 0),
     ]
+    facts = {"model_source": "published by the town", "model_season": "week"}
+    assert rows[0].items() >= {**facts, "model_span": "slots 0 to 119 of 'town.csv'"}.items()
     assert main([*words[:-4], "--model", str(tmp_path / "none.toml")]) == 2
     assert main(["fit", str(series), "--source", " "]) == 2
     assert "say why fitting on these data costs no privacy budget" in capsys.readouterr().err
@@ -155,19 +157,27 @@ def test_the_command_line(series: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["model"]["season"] == 7
 
 
-def test_fit_warns_of_a_season_that_was_seen_once(series: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_refuses_a_season_that_was_not_seen_twice(series: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A profile of one season is its noise; its intervals covered 73% of a series, and nothing was said."""
-    assert main(["fit", str(series), "--source", "x", "--season", "230"]) == 0
-    assert "the season (230) fits 1 times into the span" in capsys.readouterr().out
+    assert main(["fit", str(series), "--source", "x", "--season", "230"]) == 2
+    problem = capsys.readouterr().err
+    assert "a season of 230 slots fits once into the 240 slots to be fitted" in problem
+    assert "allowed: auto, none, week, or a number of slots from 2 to 120." in problem
+    assert main(["fit", str(series), "--source", "x", "--season", "week", "--span", "0:10"]) == 2
+    assert "season 'week' fits 1.4 times into the 10 slots to be fitted" in capsys.readouterr().err
     assert main(["fit", str(series), "--source", "x", "--season", "week"]) == 0
     out = capsys.readouterr().out
     assert "note:" not in out
     assert "chosen by the smallest CRPS" in out, "the errors in the table are not what decided"
     model = dpcrowd.fit(series, source="x", season="week")
-    (warning,) = _warnings(replace(model, scores=replace(model.scores, coverage=0.734)))
-    assert "only 73% of the 95% intervals contained the counts that were held out" in warning
+    (note,) = _notes(replace(model, scores=replace(model.scores, coverage=0.734)))
+    assert "only 73% of the 95% intervals contained the counts that were held out" in note
     assert main(["fit", str(series), "--source", "x", "--span", "0:2"]) == 2
     assert "contains 2 slots; a model needs at least 3" in capsys.readouterr().err
+    single = series.with_name("single.csv")
+    single.write_text("hall\n5\n", encoding="utf-8")
+    assert main(["fit", str(single), "--source", "x"]) == 2
+    assert "single.csv' has 1 slot; a model needs at least 3" in capsys.readouterr().err, "fit has no process_var"
 
 
 def test_a_plan_with_a_model(series: Path, model: dpcrowd.Model) -> None:
@@ -258,14 +268,17 @@ def test_fit_stores_a_slot_length_of_counts_without_times(
     counts, out = tmp_path / "plain.csv", tmp_path / "model.toml"
     write_counts(counts, without_times().counts, ["hall", "park"], [str(slot) for slot in range(96)])
     assert main(["fit", str(counts), "--source", "x", "--slot-length", "1h", "--out", str(out)]) == 0
-    assert "these data have no times: only a constant level was tried; --season N" in capsys.readouterr().out
+    assert "these data have no times: beside a constant level, only seasons that repeat" in capsys.readouterr().out
     assert dpcrowd.read_model(out).slot == 3_600_000_000
     with pytest.raises(BadInput, match="fitted on slots of 1h, but slots are 15m long"):
         dpcrowd.plan(model=out, servers=4, graph="ring", window=20, slot="15m")
     assert main(["fit", str(counts), "--source", "x", "--season", "8"]) == 0
     printed = capsys.readouterr().out
-    assert "only a constant level was tried" not in printed
-    assert "the season of 8 slots is counted from slot 0 of 'plain.csv'" in printed
+    assert "these data have no times" not in printed
+    assert "note: the season of 8 slots is counted from slot 0 of 'plain.csv'" in printed
+    assert main(["fit", str(counts), "--source", "x", "--season", "8", "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["model"]["notes"]
+    assert any(note.startswith("the season of 8 slots is counted from slot 0") for note in notes), "as in the table"
     assert main(["fit", str(series), "--source", "x", "--slot-length", "1h"]) == 2
     assert "has times, which say that its slots are 1d long; leave it out" in capsys.readouterr().err
 
@@ -311,3 +324,14 @@ def test_narrow_intervals_have_two_possible_causes() -> None:
     assert causes["past"].endswith("its model does not fit these data.")
     assert causes["dpcrowd-w"].endswith("its model does not fit these data, or it samples too rarely to follow them.")
     assert any("given graph, shares, process model and guarantee" in note for note in result.notes)
+
+
+def test_fit_says_that_too_few_slots_leave_none_to_judge_by(series: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model of three slots looked like any other, apart from scores that were "unknown"."""
+    assert main(["fit", str(series), "--source", "x", "--span", "0:12"]) == 0
+    printed = capsys.readouterr().out
+    assert "note: 12 slots are too few to hold some of them out" in printed
+    assert "give 29 slots or more" in printed
+    assert "on 0 slots" not in printed
+    assert main(["fit", str(series), "--source", "x", "--span", "0:29"]) == 0
+    assert "too few" not in capsys.readouterr().out

@@ -71,7 +71,7 @@ def test_wrong_options_are_refused_in_one_line(options: dict[str, Any], words: s
 
 def test_options_without_relay_are_refused() -> None:
     """They would be ignored."""
-    with pytest.raises(BadInput, match="reach, lag is for scheme 'relay' only"):
+    with pytest.raises(BadInput, match="reach, lag are for scheme 'relay' only"):
         configure("dpcrowd-w", reach=2, lag=3, **WINDOWED)
     with pytest.raises(BadInput, match=r"reach cannot change a scheme object; pass it to Relay\(\)"):
         configure(dpcrowd.Relay(), reach=2, **WINDOWED)

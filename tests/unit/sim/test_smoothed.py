@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcrowd import counts_from_array
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.schemes.relay import Relay
@@ -54,6 +55,34 @@ def test_every_slot_is_there_and_the_last_is_the_filter(form: Any, reach: Any) -
     low, high = smoothed.interval
     assert (low < smoothed.estimates).all()
     assert (smoothed.estimates < high).all()
+
+
+def test_measurements_do_not_depend_on_what_the_filters_believe() -> None:
+    """What a filter knew, or has learned, in a measurement would be fitted again as if the crowd had shown it."""
+    histories = [
+        tiny(Relay(samples=8, lag=5, reach="all", guard=False), smoothed=True, observation="paper", learn=learn)
+        for learn in (False, True)
+    ]
+    first, second = (one.smoothed["relay"] for one in histories)
+    assert not np.allclose(first.estimates, second.estimates, rtol=1e-3)
+    measured = np.isfinite(first.measurement_variances)
+    assert 0.1 < measured.mean() < 1.0
+    np.testing.assert_array_equal(measured, np.isfinite(second.measurement_variances))
+    np.testing.assert_allclose(first.measurements[measured], second.measurements[measured], rtol=1e-6)
+    np.testing.assert_allclose(first.measurement_variances[measured], second.measurement_variances[measured], rtol=1e-6)
+    assert np.isnan(first.measurements[~measured]).all()
+
+
+def test_the_sum_of_a_group_is_no_measurement_of_its_members() -> None:
+    """Each of them would be measured by the same sum, less what was expected of the others: of the model, once more."""
+    counts = np.random.default_rng(3).poisson([0.5, 0.5, 0.5, 400.0], (24, 4))
+    data, scheme = counts_from_array(counts, process_var=1.0), Relay(samples=6, groups="auto")
+    network = {"servers": 3, "shares": "partition", "window": 12, "epsilon": 0.5}
+    result = simulate(scheme, data, runs=1, jobs=1, smoothed=True, **network)
+    measured = np.isfinite(result.smoothed["relay"].measurement_variances[0])
+    assert measured[..., 3].any()
+    late = measured[12:, :, :3]
+    assert late.mean() < 0.5 * measured[12:, :, 3].mean()
 
 
 @pytest.mark.slow

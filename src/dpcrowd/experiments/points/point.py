@@ -82,6 +82,8 @@ class Knowledge:
             course = process.course
             assert course is not None
             facts["process model"] = [*_model_facts(process), course.profile.tolist(), course.variance.tolist()]
+            if course.scale is not None:
+                facts["process model"].append(course.scale.tolist())
         return facts
 
 

@@ -7,14 +7,14 @@ is best on a few runs can be too small for the slots after them. In any case a c
 cover less than `MIN_COVERAGE` and less than with the present parameters.
 
 A finite budget that is spent before the end of the span leaves slots in which servers only predict. Scores on a few
-runs hide that, since a stream that happens to stay where it was costs nothing; so parameters whose budget lasts are
-preferred to all others, unless that is switched off, and of those whose budget does not last, the ones that lose the
-fewest slots.
+runs hide that, since a stream that happens to stay where it was costs nothing; so, of the parameters that score no
+worse than the present ones, those whose budget lasts are preferred, unless that is switched off, and of those whose
+budget does not last, the ones that lose the fewest slots.
 
 Every candidate is simulated on the same few runs (common random numbers), so that differences come from the parameters
 alone. Each axis is the logarithm of a parameter; Q has one axis, a factor on the variances of all regions. The present
 parameters are evaluated first and are part of the first population: on these runs the result is never worse than they
-are, unless their budget is exhausted. On other runs it may be worse, which is why some slots are not used for tuning.
+are. On other runs it may be worse, which is why some slots are not used for tuning.
 
 A generation is complete before the next one begins, so the result depends only on the seed, not on the number of
 processes.
@@ -67,6 +67,7 @@ MIN_COVERAGE = 0.9
 _PER_AXIS = 4  # members of the population per axis
 _TOLERANCE = 2e-3  # the search ends when the errors of the population differ by less, relative to their mean
 _EXHAUSTED = 1e9  # more than any score
+_WORSE = 1e12  # more than any score of parameters that are no worse than the present ones
 _WORTH_A_WORKER = 5_000_000  # values x slots x evaluations below which starting workers costs more than it saves
 
 
@@ -108,13 +109,15 @@ class _Objective:
     """The score of a point, which is minimised; points are logarithms of the axes' values. Workers get a copy.
 
     min_coverage    of the intervals; below it a point is refused
-    must_last       whether points whose budget is exhausted come after all others
+    most            score of the present parameters; points above it come after all others
+    must_last       whether points whose budget is exhausted come after those whose budget lasts
     """
 
     config: SimulationConfig
     axes: tuple[str, ...]
     objective: str
     min_coverage: float
+    most: float
     must_last: bool
 
     def values(self, point: Floats) -> dict[str, float]:
@@ -139,6 +142,8 @@ class _Objective:
         if scores.coverage < self.min_coverage:
             return math.inf
         value = scores.value(self.objective)
+        if value > self.most:
+            return _WORSE * (1.0 + value)
         return value + _EXHAUSTED * (1.0 + scores.lost_slots) if self.must_last and scores.lost_slots else value
 
 
@@ -214,9 +219,10 @@ def evolve(
     objective: str = "crps",
     must_last: bool = True,
 ) -> TunedParameters:
-    """Return the parameters with the smallest score among about `evaluations` candidates.
+    """Return the parameters with the smallest score among about `evaluations` candidates, or the present ones.
 
-    must_last  whether parameters whose budget is exhausted before the end are chosen only if all others are, too
+    must_last  whether parameters whose budget is exhausted before the end are chosen only if those of all candidates
+               that score no worse than the present ones are, too
     """
     from scipy.optimize import differential_evolution
 
@@ -225,7 +231,14 @@ def evolve(
         {name: getattr(config.tuning, name) for name in axes if name != "process_var"},
         evaluate(config),
     )
-    searched = _Objective(config, axes, objective, min(MIN_COVERAGE, present.scores.coverage), must_last)
+    searched = _Objective(
+        config,
+        axes,
+        objective,
+        min_coverage=min(MIN_COVERAGE, present.scores.coverage),
+        most=present.scores.value(objective),
+        must_last=must_last,
+    )
     size = population(axes)
     generations = evaluations // size
     result = differential_evolution(

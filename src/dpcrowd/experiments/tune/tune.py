@@ -50,6 +50,7 @@ __all__ = ["EVALUATIONS", "METHODS", "OBJECTIVES", "SEED_OFFSET", "TRANSITIONS",
 TRANSITIONS = ("identity", "frequencies")
 EVALUATIONS = 240
 _LONGEST_BURN_IN = 20
+_FEWEST_SLOTS, _FEW_SLOTS = 10, 50
 SEED_OFFSET = 1_000_000_000_000
 """Added to the seed, so that a simulation with the same seed has other runs."""
 
@@ -105,7 +106,8 @@ def tune(
     progress     called with (finished work, total work)
     burn_in      slots at the beginning that are not scored; default: a tenth of the slots that are tuned on, at most 20
     allow_exhausted  let evolution choose parameters whose budget is exhausted before the end of the slots that are
-                 tuned on; without it, it chooses such parameters only if all that it has tried are so
+                 tuned on; without it, it chooses such parameters only if all are so that it has tried and that score
+                 no worse than the parameters before
     settings     servers, density, accounting, form, slots, model, ... of `dpcrowd.sim.configure.configure`. With a
                  process model, evolution searches the sampling for filters that know it; A and Q are then the model's
     """
@@ -234,11 +236,17 @@ def _facts_of_model(config: SimulationConfig) -> dict[str, Any]:
 
 
 def _notes(config: SimulationConfig) -> tuple[str, ...]:
-    """Return the remarks on the process model, as `dpcrowd simulate` has them."""
+    """Return remarks on few slots, and on the process model, as `dpcrowd simulate` has them."""
+    notes: tuple[str, ...] = ()
+    if config.data.slots < _FEW_SLOTS:
+        notes = (
+            f"these parameters were tuned on {config.data.slots} slots, which are too few to tell good parameters from "
+            f"chance; {_FEW_SLOTS} or more are better.",
+        )
     if config.fitted is None:
-        return ()
+        return notes
     in_sample = in_sample_note(config.fitted, config.in_sample)
-    notes = (model_note(config.fitted), *timing_notes(config.fitted, config.data))
+    notes = (*notes, model_note(config.fitted), *timing_notes(config.fitted, config.data))
     return notes if in_sample is None else (*notes, in_sample)
 
 
@@ -327,13 +335,15 @@ def _check_span(config: SimulationConfig, span: Span | None) -> tuple[int, int]:
                 f"a span was given, but '{data.name}' is drawn anew in each run and has no past; leave it out to tune "
                 "on complete runs with other seeds."
             )
-        return 0, data.slots
+        span = (0, data.slots)
     first, last = read_span((0, max(1, data.slots // 2)) if span is None else span, data.slots)
     length = last - first
-    if length < config.burn_in + 2:
+    least = max(_FEWEST_SLOTS, config.burn_in + 2)
+    if length < least:
+        burn_in = f", since errors count from slot {config.burn_in} on (burn-in)" if least > _FEWEST_SLOTS else ""
         raise BadInput(
-            f"slots {first}:{last} are {length}; tuning needs at least {config.burn_in + 2}, since errors count "
-            f"from slot {config.burn_in} on (burn-in)."
+            f"slots {first}:{last} are {length}; tuning needs at least {least}{burn_in}, and {_FEW_SLOTS} or more to "
+            "tell good parameters from chance."
         )
     guarantee = config.entrants[0].guarantee
     if guarantee is not None and guarantee.kind == "window" and guarantee.length > length:

@@ -63,15 +63,17 @@ def routes(context: Context) -> list[BaseRoute]:
 
     async def many(request: Request) -> Response:
         query = request.query_params
-        check_names(query, {"from", "to", "region", "limit", "smoothed", "view"})
-        view = wants_view(query)
+        check_names(query, {"from", "to", "region", "limit", "smoothed", "measurements", "view"})
+        view, smoothed, measurements = wants_view(query), _flag(query, "smoothed"), _flag(query, "measurements")
+        if measurements and not smoothed:
+            raise QueryRefused("measurements: allowed with smoothed=true only, since late records change them.")
         first, last = _slot(context, query, "from"), _slot(context, query, "to")
         regions = chosen_regions(context, query)
         # Complete slots, and at least one: a page that ends inside a slot could not be continued.
         needed = None if view else regions  # the view keeps the total of all regions
         width = len(needed) if needed is not None else len(context.service.regions)
         most = max(_limit(query) // max(width, 1), 1)
-        read = context.service.smoothed if _smoothed(query) else context.service.estimates
+        read = context.service.smoothed if smoothed else context.service.estimates
         slots = await read(first, last, needed, most + 1)
         if slots is None:
             raise QueryRefused(_NOT_SMOOTHED, "no-records")
@@ -79,7 +81,8 @@ def routes(context: Context) -> list[BaseRoute]:
         headers = {}
         if len(releases) > most:
             headers["link"] = f'<{_next_page(request, releases[most].slot)}>; rel="next"'
-        return await _respond(request, releases[:most], headers, regions if view else None, view=view)
+        chosen = regions if view else None
+        return await _respond(request, releases[:most], headers, chosen, view=view, measurements=measurements)
 
     return [
         Route("/v1/estimates/latest", guarded(context, "read", refusing(latest)), methods=["GET"]),
@@ -108,15 +111,27 @@ def refusing(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
 
 
 async def _respond(
-    request: Request, slots: list[SlotRelease], headers: dict[str, str], regions: list[str] | None, *, view: bool
+    request: Request,
+    slots: list[SlotRelease],
+    headers: dict[str, str],
+    regions: list[str] | None,
+    *,
+    view: bool,
+    measurements: bool = False,
 ) -> Response:
-    """Answer with releases, of these regions alone if there are any; `view`: with the non-negative view beside them."""
+    """Answer with releases, of these regions alone if there are any.
+
+    view          with the non-negative view beside them
+    measurements  with what the records of each slot say by themselves
+    """
     kind = accepted(request.headers.get("accept", "*/*"))
     if kind is None:
         return refusal(406, "accept", f"this node has no such format; allowed in Accept: {', '.join(ENCODERS)}.")
     try:
         # In a thread: a large answer must not delay a slot.
-        body = await run_in_threadpool(lambda: ENCODERS[kind](*select(slots, regions, view=view)))
+        body = await run_in_threadpool(
+            lambda: ENCODERS[kind](*select(slots, regions, view=view, measurements=measurements))
+        )
     except MissingExtra as error:
         return refusal(406, "accept", str(error))
     return Response(body, 200, {"cache-control": "no-store", "vary": "Accept", **headers}, kind)
@@ -193,11 +208,11 @@ def _limit(query: QueryParams) -> int:
     return int(text)
 
 
-def _smoothed(query: QueryParams) -> bool:
-    """Return whether a query asks for the smoothed history."""
-    values = query.getlist("smoothed")
+def _flag(query: QueryParams, name: str) -> bool:
+    """Return whether a query asks for the smoothed history, or for measurements."""
+    values = query.getlist(name)
     if values not in ([], ["true"], ["false"]):
-        raise QueryRefused("smoothed: allowed, once: true or false.")
+        raise QueryRefused(f"{name}: allowed, once: true or false.")
     return values == ["true"]
 
 

@@ -179,6 +179,14 @@ def _estimates() -> Part:
             "limit", "Upper bound on the number of rows per page, rounded to complete slots, at least one.", _Limit
         ),
         parameter("smoothed", "Return the smoothed history instead of the values that were released.", bool),
+        parameter(
+            "measurements",
+            "With `smoothed=true`: add `measurement` and `measurement_variance` to each row, what the records of the "
+            "slot say of the region by themselves, without earlier slots or a model. `dpcrowd fit --releases` needs "
+            "them. They are null where no record of the slot tells of the region alone (none was made, or several "
+            "regions shared one draw of noise), and for slots that were final before version 0.2.",
+            bool,
+        ),
         VIEW,
     ]
     columns = parameter("columns", "Send each release as a History of one slot, which is shorter than rows.", bool)

@@ -46,6 +46,7 @@ of which quotes the request. [Failures](failures.md) lists the reasons.
     table = client.estimates(4000, 4182, regions=["north"])           # columns are numpy arrays: table.estimate
     client.latest().nonnegative                                       # the same total, without negative numbers
     client.estimates(4000, 4182, smoothed=True)                       # the same slots, with what came later (relay)
+    client.estimates(smoothed=True, measurements=True)                # for dpcrowd fit --releases
     for release in client.stream(seconds=3600):                       # reconnects by itself, misses nothing
         print(release.slot[0], release.estimate.sum())
     client.budget().remaining, client.network().neighbours, client.ready().problems

@@ -1,13 +1,14 @@
 """Released slots as rows, in JSON, CSV, Arrow or Parquet. NaN (no estimate yet) is null, in CSV an empty field.
 
-Rows may have one column more than a release has, `estimate_nonnegative`: a view of it (`dpcrowd.filters.nonnegative`).
+Rows may have more columns than a release has: `estimate_nonnegative`, a view of it (`dpcrowd.filters.nonnegative`), or
+`measurement` and `measurement_variance`, what the records of a smoothed slot say by themselves.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -23,89 +24,127 @@ from dpcrowd.node.ingest import lean
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import rfc3339
 
-__all__ = ["ARROW", "CSV", "ENCODERS", "JSON", "NONNEGATIVE", "PARQUET", "Views", "rows_of", "select", "to_json"]
+__all__ = [
+    "ARROW",
+    "CSV",
+    "ENCODERS",
+    "JSON",
+    "NONNEGATIVE",
+    "PARQUET",
+    "MoreColumns",
+    "of_release",
+    "rows_of",
+    "select",
+    "to_json",
+]
 
 NONNEGATIVE = "estimate_nonnegative"
-Views = Sequence[Floats] | None
-"""The non-negative view of each release, (d,) each; None: rows have no such column."""
+MEASUREMENT, MEASUREMENT_VARIANCE = "measurement", "measurement_variance"
+MoreColumns = Mapping[str, Sequence[Floats]]
+"""More columns by their names: a vector (d,) for each release."""
 
 JSON = "application/json"
 CSV = "text/csv"
 ARROW = "application/vnd.apache.arrow.stream"
 PARQUET = "application/vnd.apache.parquet"
 
+_NO_MORE: MoreColumns = {}
 _encode = msgspec.json.Encoder().encode
 
 
 def select(
-    slots: Sequence[SlotRelease], regions: Sequence[str] | None, *, view: bool
-) -> tuple[Sequence[SlotRelease], Views]:
-    """Return releases with these regions alone, if any are named, and their non-negative views, if asked for.
+    slots: Sequence[SlotRelease], regions: Sequence[str] | None, *, view: bool, measurements: bool = False
+) -> tuple[Sequence[SlotRelease], MoreColumns]:
+    """Return releases with these regions alone, if any are named, and more columns, if asked for.
 
-    The view keeps the total of all regions, so it is computed before regions are left out.
+    view          their non-negative view; it keeps the total of all regions, so it is computed before regions are left
+                  out
+    measurements  what the records of smoothed slots say by themselves
     """
     chosen = slots if regions is None else [one.only(regions) for one in slots]
+    measured = _measured(chosen) if measurements else {}
     if not view:
-        return chosen, None
+        return chosen, measured
     views = []
     for one, part in zip(slots, chosen, strict=True):
         values = dict(zip(one.regions, nonnegative_view(one.estimate, one.variance).tolist(), strict=True))
         views.append(np.array([values[name] for name in part.regions]))
-    return chosen, views
+    return chosen, {NONNEGATIVE: views, **measured}
 
 
-def rows_of(release: SlotRelease, view: Floats | None = None) -> list[Any]:
-    """Return one row per region, as JSON has it (`EstimateObject`); msgspec writes NaN as null."""
+def _measured(slots: Sequence[SlotRelease]) -> MoreColumns:
+    """Return the columns of measurements; NaN where there is none, or none is known."""
+    values, variances = [], []
+    for one in slots:
+        value, variance = one.measurement, one.measurement_var
+        if value is None or variance is None:
+            value, variance = np.full(len(one.regions), np.nan), np.full(len(one.regions), np.nan)
+        values.append(value)
+        variances.append(np.where(np.isfinite(variance), variance, np.nan))
+    return {MEASUREMENT: values, MEASUREMENT_VARIANCE: variances}
+
+
+def rows_of(release: SlotRelease, more: Mapping[str, Floats] | None = None) -> list[Any]:
+    """Return one row per region, as JSON has it (`EstimateObject`); msgspec writes NaN as null.
+
+    more  vectors of more columns, by their names
+    """
     start, (low, high) = rfc3339(release.opens_ns), release.interval
     vectors = (release.estimate.tolist(), low.tolist(), high.tolist())
     names = zip(release.regions, *vectors, strict=True)
     rows = [EstimateObject(release.slot, start, *row, release.sampled) for row in names]
-    if view is None:
+    if not more:
         return rows
-    pairs = zip(rows, view.tolist(), strict=True)
-    return [{**msgspec.structs.asdict(row), NONNEGATIVE: value} for row, value in pairs]
+    columns = [vector.tolist() for vector in more.values()]
+    return [
+        {**msgspec.structs.asdict(row), **dict(zip(more, values, strict=True))}
+        for row, *values in zip(rows, *columns, strict=True)
+    ]
 
 
-def to_json(slots: Sequence[SlotRelease], views: Views = None) -> bytes:
+def to_json(slots: Sequence[SlotRelease], more: MoreColumns = _NO_MORE) -> bytes:
     """Encode releases as an array of `EstimateRow`."""
-    return _encode(
-        [row for place, one in enumerate(slots) for row in rows_of(one, None if views is None else views[place])]
-    )
+    return _encode([row for place, one in enumerate(slots) for row in rows_of(one, of_release(more, place))])
 
 
-def to_csv(slots: Sequence[SlotRelease], views: Views = None) -> bytes:
+def of_release(more: MoreColumns, place: int) -> dict[str, Floats]:
+    """Return the vectors of one release."""
+    return {name: vectors[place] for name, vectors in more.items()}
+
+
+def to_csv(slots: Sequence[SlotRelease], more: MoreColumns = _NO_MORE) -> bytes:
     """Encode releases with a header line; numbers are written as Python does, which is exact."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(EstimateRow._fields if views is None else (*EstimateRow._fields, NONNEGATIVE))
+    writer.writerow((*EstimateRow._fields, *more))
     for place, one in enumerate(slots):
         numbers = (map(_field, vector.tolist()) for vector in (one.estimate, *one.interval))
         fixed = (repeat(one.slot), repeat(rfc3339(one.opens_ns)), one.regions)
-        more = [] if views is None else [map(_field, views[place].tolist())]
-        writer.writerows(zip(*fixed, *numbers, repeat("true" if one.sampled else "false"), *more))
+        added = (map(_field, vectors[place].tolist()) for vectors in more.values())
+        writer.writerows(zip(*fixed, *numbers, repeat("true" if one.sampled else "false"), *added))
     return text.getvalue().encode()
 
 
-def to_arrow(slots: Sequence[SlotRelease], views: Views = None) -> bytes:
+def to_arrow(slots: Sequence[SlotRelease], more: MoreColumns = _NO_MORE) -> bytes:
     """Encode releases as an Arrow stream of one table."""
     pyarrow = _pyarrow("Arrow")
-    table, sink = _table(pyarrow, slots, views), pyarrow.BufferOutputStream()
+    table, sink = _table(pyarrow, slots, more), pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
 
-def to_parquet(slots: Sequence[SlotRelease], views: Views = None) -> bytes:
+def to_parquet(slots: Sequence[SlotRelease], more: MoreColumns = _NO_MORE) -> bytes:
     """Encode releases as a Parquet file."""
     pyarrow = _pyarrow("Parquet")
     from pyarrow import parquet
 
     sink = pyarrow.BufferOutputStream()
-    parquet.write_table(_table(pyarrow, slots, views), sink)
+    parquet.write_table(_table(pyarrow, slots, more), sink)
     return bytes(sink.getvalue())
 
 
-ENCODERS: dict[str, Callable[[Sequence[SlotRelease], Views], bytes]] = {
+ENCODERS: dict[str, Callable[[Sequence[SlotRelease], MoreColumns], bytes]] = {
     JSON: to_json,
     CSV: to_csv,
     ARROW: to_arrow,
@@ -113,7 +152,7 @@ ENCODERS: dict[str, Callable[[Sequence[SlotRelease], Views], bytes]] = {
 }
 
 
-def _table(pyarrow: Any, slots: Sequence[SlotRelease], views: Views = None) -> Any:
+def _table(pyarrow: Any, slots: Sequence[SlotRelease], more: MoreColumns = _NO_MORE) -> Any:
     sizes = [len(one.regions) for one in slots]
 
     def per_region(values: Sequence[object], dtype: str) -> NDArray[Any]:
@@ -138,8 +177,7 @@ def _table(pyarrow: Any, slots: Sequence[SlotRelease], views: Views = None) -> A
         "high": numbers(high for _, high in intervals),
         "sampled": pyarrow.Array.from_buffers(pyarrow.bool_(), len(sampled), [None, lean.packed(pyarrow, sampled)]),
     }
-    if views is not None:
-        columns[NONNEGATIVE] = numbers(views)
+    columns.update({name: numbers(vectors) for name, vectors in more.items()})
     return pyarrow.Table.from_arrays(list(columns.values()), names=list(columns))
 
 

@@ -26,7 +26,7 @@ from dpcrowd.node.api.broadcast import Lost
 from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions, slot_number, wants_view
 from dpcrowd.node.api.history import history_of
 from dpcrowd.node.api.rights import CHALLENGE, denied
-from dpcrowd.node.api.rows import rows_of, select, to_json
+from dpcrowd.node.api.rows import of_release, rows_of, select, to_json
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.release import SlotRelease
 
@@ -203,8 +203,8 @@ def _message(item: Item, query: _Query) -> str:
     """Return a message of a WebSocket."""
     if isinstance(item, Lost):
         return _encode({"event": "lost", "slots": item.slots}).decode()
-    (release,), views = select([item], query.regions, view=query.view)
-    rows = rows_of(release, None if views is None else views[0])
+    (release,), more = select([item], query.regions, view=query.view)
+    rows = rows_of(release, of_release(more, 0))
     return _encode({"event": "estimates", "slot": item.slot, "rows": rows}).decode()
 
 

@@ -169,6 +169,11 @@ LEDGER_STEPS: tuple[Step, ...] = (
             variance BLOB NOT NULL)""",
         "CREATE UNIQUE INDEX one_smoothed ON smoothed (network, opens_ns)",
     ),
+    (
+        # What the records of a slot say by themselves. Of slots that were final before, it is not known.
+        "ALTER TABLE smoothed ADD COLUMN measurement BLOB",
+        "ALTER TABLE smoothed ADD COLUMN measurement_var BLOB",
+    ),
 )
 
 

@@ -1,7 +1,8 @@
 """Releases on disk: what was published for each slot, as vectors over the regions that were configured then.
 
 Beside them are smoothed slots (`Server.smoothed`): the same slots, estimated again with the records that came later. A
-smoothed slot is replaced after each release until it is older than the lag; a release never changes.
+smoothed slot is replaced after each release until it is older than the lag; a release never changes. With a smoothed
+slot are stored its measurements, what its records say by themselves: the records are deleted when the slot is final.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.node.release import SlotRelease, SmoothedSlots
 from dpcrowd.node.storage.database import Database
@@ -24,11 +26,13 @@ __all__ = ["Releases", "put_release", "put_smoothed"]
 
 _PAGE = 500
 _NEVER = (1 << 63) - 1
-_RELEASES = """SELECT slot, opens_ns, closes_ns - opens_ns, names, estimate, variance, sampled, nano, heard, factor
+_RELEASES = """SELECT slot, opens_ns, closes_ns - opens_ns, names, estimate, variance, sampled, nano, heard, factor,
+    NULL, NULL
     FROM release JOIN regions ON regions.id = release.regions"""
 # A slot that the server has missed was not released: it was not sampled, either.
 _SMOOTHED = """SELECT smoothed.slot, opens_ns, smoothed.closes_ns - opens_ns, names,
-    smoothed.estimate, smoothed.variance, coalesce(sampled, 0), coalesce(nano, 0), coalesce(heard, 0), smoothed.factor
+    smoothed.estimate, smoothed.variance, coalesce(sampled, 0), coalesce(nano, 0), coalesce(heard, 0), smoothed.factor,
+    measurement, measurement_var
     FROM smoothed JOIN regions ON regions.id = smoothed.regions LEFT JOIN release USING (network, opens_ns)"""
 
 
@@ -117,19 +121,21 @@ def put_smoothed(connection: sqlite3.Connection, network: str, release: SlotRele
     """Store past slots as they are estimated after a release, inside a transaction, instead of what was stored."""
     d = len(release.regions)
     shape = len(smoothed.slots), d
-    if smoothed.estimate.shape != shape or smoothed.variance.shape != shape:
+    arrays = smoothed.estimate, smoothed.variance, smoothed.measurement, smoothed.measurement_var
+    if any(array.shape != shape for array in arrays):
         size = smoothed.estimate.shape
         raise BadInput(f"{shape[0]} smoothed slots of {d} regions need as many numbers; given {size}.")
     regions = _regions_id(connection, release.regions)
     rows = []
-    for slot, estimate, variance in zip(smoothed.slots.tolist(), smoothed.estimate, smoothed.variance, strict=True):
+    for slot, *numbers in zip(smoothed.slots.tolist(), *arrays, strict=True):
         opens_ns = release.opens_ns + (slot - release.slot) * release.length_ns
-        vectors = (np.asarray(vector, dtype="<f8").tobytes() for vector in (estimate, variance))
+        vectors = (np.asarray(vector, dtype="<f8").tobytes() for vector in numbers)
         rows.append((network, opens_ns, opens_ns + release.length_ns, slot, regions, release.factor, *vectors))
     connection.executemany(
-        "INSERT INTO smoothed VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (network, opens_ns) DO UPDATE SET "
+        "INSERT INTO smoothed VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (network, opens_ns) DO UPDATE SET "
         "closes_ns = excluded.closes_ns, slot = excluded.slot, regions = excluded.regions, factor = excluded.factor, "
-        "estimate = excluded.estimate, variance = excluded.variance",
+        "estimate = excluded.estimate, variance = excluded.variance, measurement = excluded.measurement, "
+        "measurement_var = excluded.measurement_var",
         rows,
     )
 
@@ -149,16 +155,23 @@ def _names_of(text: str) -> tuple[str, ...]:
 
 
 def _release(row: tuple[Any, ...]) -> SlotRelease:
-    slot, opens_ns, length_ns, names, estimate, variance, sampled, nano, heard, factor = row
+    slot, opens_ns, length_ns, names, estimate, variance, sampled, nano, heard, factor, *measured = row
+    measurement, measurement_var = (None if part is None else _vector(part) for part in measured)
     return SlotRelease(
         slot=slot,
         opens_ns=opens_ns,
         length_ns=length_ns,
         regions=_names_of(names),
-        estimate=np.frombuffer(estimate, dtype="<f8").astype(np.float64),
-        variance=np.frombuffer(variance, dtype="<f8").astype(np.float64),
+        estimate=_vector(estimate),
+        variance=_vector(variance),
         sampled=bool(sampled),
         nano=nano,
         heard=heard,
         factor=factor,
+        measurement=measurement,
+        measurement_var=measurement_var,
     )
+
+
+def _vector(content: bytes) -> Floats:
+    return np.frombuffer(content, dtype="<f8").astype(np.float64)

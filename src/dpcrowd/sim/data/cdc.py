@@ -22,6 +22,7 @@ import numpy as np
 
 from dpcrowd.arrays import Truth
 from dpcrowd.errors import BadInput
+from dpcrowd.sim.data.tables import not_csv
 from dpcrowd.sim.data.weeks import mmwr_range, mmwr_week_end
 
 __all__ = ["FLU_WEEKS", "MULTI_FLU_WEEKS", "STATES", "WeeklyCounts", "parse_ilinet", "parse_nchs"]
@@ -103,7 +104,7 @@ def _rows(text: str, file: str, needed: tuple[str, ...]) -> Iterator[tuple[int, 
             elif row:
                 yield reader.line_num, {name: cell.strip() for name, cell in zip(header, row, strict=False)}
     except csv.Error as error:
-        raise BadInput(f"{file} line {reader.line_num} is not CSV: {error}.") from None
+        raise not_csv(file, reader.line_num, error) from None
     if header is None:
         raise BadInput(
             f"{file} has no header with the columns {', '.join(needed)}: "

@@ -2,10 +2,10 @@
 
 A file may have a first column of time labels: it is time if its name says so (week, date, time, slot, ...), if none of
 its cells is a number, or if it only numbers the rows. A file without a header gets generated region
-names.
+names. A file with one row per slot and region is read by `long_counts`.
 
 A privacy claim rests on sensitivity 1, which holds for whole people only: a fraction, a hole or a negative number is
-refused here and never silently fixed. `round_counts` is the only fix, on request, and it leaves a note.
+refused here and never silently fixed. `round_counts` and `gaps` fix a file on request, and leave a note.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from dpcrowd.arrays import Truth
 from dpcrowd.errors import BadInput
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.data.dataset import FixedData, checked_slots, region_indexes
+from dpcrowd.sim.data.gaps import fill_gaps, gaps_note
 from dpcrowd.sim.data.labels import read_labels
 from dpcrowd.sim.data.places import find_published
 from dpcrowd.sim.data.series import series_model
 from dpcrowd.sim.data.tables import TIME_NAMES, Cell, Table, is_number, read_table
+from dpcrowd.sim.data.times import unknown_times_note
 
 __all__ = [
     "LARGEST",
@@ -36,6 +38,7 @@ __all__ = [
     "counts_from_table",
     "published",
     "read_counts",
+    "reading_notes",
     "series_data",
     "write_counts",
 ]
@@ -79,16 +82,20 @@ def counts_from_table(
     process_var: object | None = None,
     regions: Sequence[str] | None = None,
     round_counts: bool = False,
+    gaps: str = "error",
 ) -> FixedData:
-    """Return a data set from a table of counts."""
+    """Return a data set from a table of counts; `gaps` as of `load`."""
     if not table.rows:
         raise BadInput(f"{table.file} has a header but no data; expected one {table.unit} for each slot.")
     timed = _has_time(table)
     columns = range(1 if timed else 0, len(table.header))
     names = _region_names(table, columns)
+    filled: tuple[str, ...] = ()
+    if timed and gaps == "zero":
+        table, places = fill_gaps(table, 0)
+        filled = gaps_note(table, places)
     labels = read_labels(table, 0) if timed else None
     counts = read_counts(table, columns, round_counts=round_counts)
-    rounded = ("Fractions in the file were rounded to whole people, half to even.",) if round_counts else ()
     data = series_data(
         counts,
         name=name,
@@ -99,7 +106,13 @@ def counts_from_table(
         selection=regions,
         source=table.file,
     )
-    return replace(data, notes=(*data.notes, *rounded))
+    return replace(data, notes=(*data.notes, *filled, *reading_notes(labels, round_counts=round_counts)))
+
+
+def reading_notes(labels: Sequence[str] | None, *, round_counts: bool) -> tuple[str, ...]:
+    """Return what a reader of results should know about how a file of counts was read."""
+    rounded = "Fractions in the file were rounded to whole people, half to even." if round_counts else None
+    return tuple(note for note in (rounded, unknown_times_note(labels)) if note is not None)
 
 
 def series_data(

@@ -18,7 +18,9 @@ from dpcrowd.plugins import find_plugin, installed
 from dpcrowd.sim.data.checkins import CheckIns, checkins_from_table, is_checkins
 from dpcrowd.sim.data.counts import PUBLISHED, counts_from_table, published
 from dpcrowd.sim.data.dataset import DataSet
+from dpcrowd.sim.data.gaps import check_gaps
 from dpcrowd.sim.data.gowalla import GOWALLA, gowalla
+from dpcrowd.sim.data.long_counts import counts_from_long_table, is_long
 from dpcrowd.sim.data.observe import KINDS, checked_users, observe
 from dpcrowd.sim.data.packaged import PACKAGED, packaged
 from dpcrowd.sim.data.plugin import plugin_data
@@ -54,6 +56,7 @@ def load(
     process_var: object | None = None,
     slot_length: str | float | None = None,
     round_counts: bool = False,
+    gaps: str = "error",
     data_dir: str | os.PathLike[str] | None = None,
     regions: Sequence[str] | None = None,
 ) -> DataSet:
@@ -63,6 +66,8 @@ def load(
     process_var   Q of the filters' model: a number, (d,) or (d, d)
     slot_length   for raw check-ins (default: 1d) and flights only: 15m, 1h, 1d, 1w, or seconds
     round_counts  round fractions in a file instead of refusing them
+    gaps          what to do where a file of counts leaves slots out, such as nights: "error" refuses it, "zero" counts
+                  nobody in them
     data_dir      the folder that contains flu.csv, multi_flu.csv and gowalla_nyc_checkins.csv.gz
     regions       use only these regions, in this order
 
@@ -71,6 +76,9 @@ def load(
     (50, ('region-1', 'region-3'))
     """
     name = os.fspath(name_or_path)
+    fills = check_gaps(gaps) == "zero"
+    if fills and (name in PACKAGED or name == GOWALLA or name in PAPER_SETS):
+        raise BadInput(f"gaps={gaps} is for files of counts, but '{name}' is a data set without gaps; leave it out.")
     if name in PACKAGED:
         return packaged(name, slots=slots, process_var=process_var, regions=regions, slot_length=slot_length)
     if name == GOWALLA:
@@ -85,21 +93,24 @@ def load(
     if not path.exists() and path.suffix.lower() not in FILE_ENDINGS and path.name == name:
         plugin = find_plugin("data set", name)
         if plugin is not None:
-            if slot_length is not None or round_counts:
-                raise BadInput(f"a slot length or rounding was given, but '{name}' is not a file; leave it out.")
+            if slot_length is not None or round_counts or fills:
+                raise BadInput(f"a slot length, rounding or gaps were given, but '{name}' is not a file; leave it out.")
             return plugin_data(plugin, slots=slots, process_var=process_var, regions=regions)
         error = unknown_name("data set", name, [*NAMES, *installed("data set")])
         raise BadInput(f"{error} The path of a CSV or Parquet file is allowed too.")
     table = read_table(path)
     if is_checkins(table):
+        if fills:
+            raise BadInput(f"gaps={gaps} is for files of counts; a slot without check-ins counts as 0. Leave it out.")
         length = "1d" if slot_length is None else slot_length
         return checkins_from_table(
             table, name, slot_length=length, slots=slots, process_var=process_var, regions=regions
         )
     if slot_length is not None:
         raise BadInput(f"a slot length was given, but {path.name} has counts; leave it out (it is for check-ins).")
-    return counts_from_table(
-        table, name, slots=slots, process_var=process_var, regions=regions, round_counts=round_counts
+    read = counts_from_long_table if is_long(table) else counts_from_table
+    return read(
+        table, name, slots=slots, process_var=process_var, regions=regions, round_counts=round_counts, gaps=gaps
     )
 
 

@@ -18,7 +18,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.sim.data.tables import Cell, Table
 from dpcrowd.sim.data.weeks import iso_week_end, mmwr_week_end
 
-__all__ = ["read_labels"]
+__all__ = ["label_text", "missing_labels", "read_labels", "time_order"]
 
 MONTH = re.compile(r"(\d{4})-(\d{2})")
 WEEK = re.compile(r"(\d{4})-?[wW]?(\d{2})")
@@ -44,7 +44,7 @@ class _Kind:
 def read_labels(table: Table, column: int) -> tuple[str, ...]:
     """Return the labels of a column, checked."""
     name = table.header[column] or "slot"
-    labels = [_text(cell) for cell in table.column(column)]
+    labels = [label_text(cell) for cell in table.column(column)]
     row_of: dict[str, int] = {}
     for row, label in enumerate(labels):
         if not label:
@@ -53,7 +53,8 @@ def read_labels(table: Table, column: int) -> tuple[str, ...]:
             first = table.numbers[row_of[label]]
             raise BadInput(
                 f"{table.where(row)}: {name} '{label}' occurs twice (first in {table.unit} {first}); a table "
-                "has one row per slot and one column per region."
+                "has one row per slot and one column per region; a file with one row per slot and region has the "
+                "columns slot (or time), region and count."
             )
         row_of[label] = row
     kind = _kind_of(labels, name)
@@ -62,6 +63,16 @@ def read_labels(table: Table, column: int) -> tuple[str, ...]:
     elif kind is not None:
         _check_order(table, name, labels, kind)
     return tuple(labels)
+
+
+def time_order(labels: Sequence[str], name: str) -> list[int]:
+    """Return the places of labels in the order of time; in the given order, if they are not of one known kind."""
+    kind = _kind_of(labels, name)
+    kinds = (ISO_WEEKS, MMWR_WEEKS) if kind is MMWR_WEEKS else () if kind is None else (kind,)
+    for one in kinds:
+        if _all_read(one, labels):
+            return sorted(range(len(labels)), key=lambda place: one.position(labels[place]))
+    return list(range(len(labels)))
 
 
 def _check_weeks(table: Table, name: str, labels: Sequence[str]) -> None:
@@ -83,6 +94,38 @@ def _all_read(kind: _Kind, labels: Sequence[str]) -> bool:
         return False
 
 
+def missing_labels(table: Table, column: int) -> list[list[str]]:
+    """Return the labels that are missing before each row; none where the labels do not tell."""
+    name = table.header[column] or "slot"
+    labels = [label_text(cell) for cell in table.column(column)]
+    nothing: list[list[str]] = [[] for _ in labels]
+    kind = _kind_of(labels, name) if all(labels) else None
+    if kind is None or kind is MMWR_WEEKS or not _all_read(kind, labels):  # a week's label does not follow from its day
+        return nothing
+    positions = [kind.position(label) for label in labels]
+    usual = _usual_step(positions)
+    for row, (before, after) in enumerate(pairwise(positions), start=1):
+        if usual and after > before and (after - before) % usual == 0:
+            nothing[row] = [_like(labels[0], kind.label(place)) for place in range(before + usual, after, usual)]
+    return nothing
+
+
+def _like(example: str, label: str) -> str:
+    """Return a label in the form of another one: with its day of the month, or without a time zone."""
+    if MONTH.fullmatch(label):
+        return label + example[7:]
+    moment = label.removesuffix("+00:00")
+    if moment != label and datetime.fromisoformat(example).tzinfo is None:
+        return moment.replace("T", example[10])
+    return label
+
+
+def _usual_step(positions: Sequence[int]) -> int:
+    """Return the most common step forward, the smallest of equals; 0 if there is none."""
+    forward = Counter(after - before for before, after in pairwise(positions) if after > before)
+    return min(forward, key=lambda step: (-forward[step], step)) if forward else 0
+
+
 def _check_order(table: Table, name: str, labels: Sequence[str], kind: _Kind) -> None:
     positions = []
     for row, label in enumerate(labels):
@@ -91,8 +134,7 @@ def _check_order(table: Table, name: str, labels: Sequence[str], kind: _Kind) ->
         except ValueError:
             raise BadInput(f"{table.where(row)}: {name} '{label}' is not {kind.what}, as the first one is.") from None
     steps = [after - before for before, after in pairwise(positions)]
-    forward = Counter(step for step in steps if step > 0)
-    usual = min(forward, key=lambda step: (-forward[step], step)) if forward else 0
+    usual = _usual_step(positions)
     for row, step in enumerate(steps, start=1):
         before, after = labels[row - 1], labels[row]
         where = table.where(row)
@@ -104,7 +146,8 @@ def _check_order(table: Table, name: str, labels: Sequence[str], kind: _Kind) ->
             missing = kind.label(positions[row - 1] + usual)
             raise BadInput(
                 f"{where}: {name} '{missing}' is missing before '{after}' (each step is {kind.steps(usual)}); fill it "
-                "in, or end the file before it."
+                "in, end the file before it, or, if nobody was there in missing slots (a place was closed), let them "
+                "count as 0: --gaps zero."
             )
         if step < usual:
             raise BadInput(
@@ -131,7 +174,8 @@ def _kind_of(labels: Sequence[str], name: str) -> _Kind | None:
     return None
 
 
-def _text(cell: Cell) -> str:
+def label_text(cell: Cell) -> str:
+    """Return a cell as a label: a time in ISO 8601, other cells as they are written."""
     if cell is None:
         return ""
     if isinstance(cell, (date, datetime)):

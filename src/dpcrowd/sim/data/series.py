@@ -19,6 +19,7 @@ __all__ = [
     "FROM_WHOLE_SERIES",
     "GIVEN_BY_HAND",
     "ROUNDING_VAR",
+    "OneSlot",
     "believed",
     "one_step_var",
     "series_digest",
@@ -35,13 +36,17 @@ FROM_WHOLE_SERIES = (
 GIVEN_BY_HAND = "The process variance Q of the filters was given by hand; the data do not depend on it."
 
 
+class OneSlot(BadInput):
+    """A series of one slot, which does not show how the counts change."""
+
+
 def series_model(counts: Truth, process_var: object | None, name: str) -> tuple[ProcessModel, PerRegion, str]:
     """Return (model, change_var, note) of a series (T, d); `process_var` replaces Q in the model only."""
     slots, d = counts.shape
     if slots >= 2:
         change_var = one_step_var(counts)
     elif process_var is None:
-        raise BadInput(f"{name} has one slot, too few to see how the counts change; give process_var.")
+        raise OneSlot(f"{name} has one slot, too few to see how the counts change; give process_var.")
     else:
         change_var = np.full(d, ROUNDING_VAR)
     if process_var is None:
@@ -69,6 +74,11 @@ def believed(model: ProcessModel, process_var: object) -> ProcessModel:
         raise BadInput(f"process variance must be numbers; given {process_var!r}.") from None
     if q.ndim == 0:
         q = np.full(d, float(q))
+    if q.ndim == 1 and len(q) != d:
+        raise BadInput(
+            f"{len(q)} process variances were given for {d} region{'s' if d > 1 else ''}; allowed: one number for all "
+            "regions, or one per region."
+        )
     if q.shape not in ((d,), (d, d)):
         raise BadInput(f"process variance has shape {q.shape}; allowed: one number, ({d},) or ({d}, {d}).")
     return ProcessModel.of(model.transition, q)

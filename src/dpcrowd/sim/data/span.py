@@ -16,10 +16,10 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.sim.data.checkins import CheckIns
 from dpcrowd.sim.data.dataset import DataSet, FixedData
-from dpcrowd.sim.data.series import FROM_WHOLE_SERIES, one_step_var
+from dpcrowd.sim.data.series import FROM_WHOLE_SERIES, GIVEN_BY_HAND, one_step_var
 from dpcrowd.sim.data.synthetic import SyntheticData
 
-__all__ = ["Span", "cut", "is_drawn_anew", "read_span"]
+__all__ = ["Span", "cut", "is_drawn_anew", "notes_beside_variance", "read_span"]
 
 Span = str | Sequence[float]
 
@@ -32,6 +32,13 @@ def is_drawn_anew(data: DataSet) -> bool:
     return isinstance(data, SyntheticData)
 
 
+def notes_beside_variance(data: DataSet) -> tuple[str, ...]:
+    """Return the notes of a data set without those on where its process variance comes from."""
+    of_span = FROM_THE_SPAN.partition("{")[0]
+    about_variance = (FROM_WHOLE_SERIES, GIVEN_BY_HAND)
+    return tuple(note for note in data.notes if note not in about_variance and not note.startswith(of_span))
+
+
 def read_span(span: Span, slots: int) -> tuple[int, int]:
     """Return (first, last) of "0:395", half open, of fractions of all slots ("0:0.5", with a point), or of a pair."""
     text = span if isinstance(span, str) else ":".join(str(part) for part in span)
@@ -40,6 +47,17 @@ def read_span(span: Span, slots: int) -> tuple[int, int]:
         raise BadInput(f"span '{text}' is not allowed; give FIRST:LAST in slots (0:395) or as fractions (0:0.5).")
     start, stop = (part or "" for part in match.groups())
     if "." in start + stop:
+        beyond = [part for part in (start, stop) if float(part or 0) > 1.0]
+        if beyond and "." not in beyond[0]:
+            raise BadInput(
+                f"span '{text}' mixes a fraction and slots ({beyond[0]}); give both in slots (0:395) or both as "
+                "fractions from 0 to 1 (0:0.5)."
+            )
+        if beyond:
+            raise BadInput(
+                f"span '{text}' goes beyond the data: {beyond[0]} is a fraction, since it has a point. Allowed: "
+                f"fractions from 0 to 1 (0:0.5), or slots (0:{slots})."
+            )
         bounds = [round(float(part) * slots) for part in (start or "0", stop or "1")]
     else:
         bounds = [int(start or 0), int(stop or slots)]

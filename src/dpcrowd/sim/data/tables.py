@@ -19,7 +19,7 @@ from typing import Any
 
 from dpcrowd.errors import BadInput, MissingExtra
 
-__all__ = ["TIME_NAMES", "Cell", "Table", "is_number", "read_table", "read_text"]
+__all__ = ["TIME_NAMES", "Cell", "Table", "is_number", "not_csv", "read_table", "read_text"]
 
 Cell = Any
 TIME_NAMES = frozenset({"", "week", "date", "time", "slot", "timestamp", "datetime", "day", "month", "hour", "year"})
@@ -84,6 +84,16 @@ def is_number(cell: Cell) -> bool:
     return "_" not in str(cell)  # Python reads 1_000 as a number, people do not write it
 
 
+def not_csv(file: str, line: int, error: csv.Error) -> BadInput:
+    """Return what is wrong with a line that the reader of CSV refuses."""
+    if "new-line character" in str(error):
+        return BadInput(
+            f"{file} line {line} has a carriage return (CR) that does not end the line; save the file with line ends "
+            "of one kind, LF or CRLF."
+        )
+    return BadInput(f"{file} line {line} is not CSV: {error}.")
+
+
 def _csv(path: Path, *, skip_blank: bool) -> Table:
     text = read_text(path)
     first_line = text.partition("\n")[0]
@@ -97,7 +107,7 @@ def _csv(path: Path, *, skip_blank: bool) -> Table:
                 rows.append(row)
                 numbers.append(reader.line_num)
     except csv.Error as error:
-        raise BadInput(f"{path.name} line {reader.line_num} is not CSV: {error}.") from None
+        raise not_csv(path.name, reader.line_num, error) from None
     while rows and not any(cell.strip() for cell in rows[-1]) and len(rows[-1]) <= 1:  # empty lines at the end
         rows.pop()
         numbers.pop()

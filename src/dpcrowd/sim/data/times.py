@@ -15,7 +15,7 @@ from dpcrowd.sim.data.labels import MONTH as MONTH_LABEL
 from dpcrowd.sim.data.labels import WEEK as WEEK_LABEL
 from dpcrowd.sim.data.weeks import iso_week_end
 
-__all__ = ["slot_times"]
+__all__ = ["slot_times", "unknown_times_note"]
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -34,6 +34,20 @@ def slot_times(labels: Sequence[str] | None) -> SlotTimes | None:
     start, second, last = moments
     length = (last - start) // (len(labels) - 1)
     return SlotTimes(start, length) if length == second - start and length > 0 else None
+
+
+def unknown_times_note(labels: Sequence[str] | None) -> str | None:
+    """Return a note on labels that look like times to a reader, but not to us; None: times, plain numbers or none."""
+    for label in () if labels is None else labels[:1]:
+        try:
+            _moment(label)
+        except ValueError:
+            if not label.lstrip("-").isdigit():
+                return (
+                    f"Labels such as '{label}' are not understood as times, so these data have none; ISO 8601 is "
+                    "understood: 2026-11-16, 2026-11-16T09:00Z, 2026-11 or 2026-W47."
+                )
+    return None
 
 
 def _moment(label: str) -> int:

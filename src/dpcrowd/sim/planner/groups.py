@@ -3,7 +3,7 @@
 Servers choose groups while they run, from what they have released (`schemes.relay_groups`). The prediction asks the
 same rules what they would choose at the expected levels, and what the error of each member is. With a process model
 the members differ in a known way, and independent regions gain nothing by being joined; regions that rise and fall
-together do, which the prediction cannot know.
+together do. The correlation of the model says whether they do; where its file does not have it, none are joined.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ import numpy as np
 from dpcrowd.arrays import Floats
 from dpcrowd.schemes.prediction import PublicFacts, record_noise
 from dpcrowd.schemes.relay import Groups
-from dpcrowd.schemes.relay_groups import grouped_var, new_groups, settled_var, slot_information
+from dpcrowd.schemes.relay_groups import grouped_var, new_groups, reductions, slot_information
 from dpcrowd.sim.planner.predict import MEAN_ABSOLUTE, Prediction
+from dpcrowd.sim.planner.skewed import errors_around_model
 
 __all__ = ["GroupsPlan", "plan_groups"]
 
+_UNKNOWN = (
+    "'{}' has groups = \"auto\", but its model does not say whether regions rise and fall together, so no regions are "
+    "joined. Fit the model again on counts with this version to have groups where they help."
+)
 _WORTH_IT = 0.98
 """Groups are recommended if they leave at most this part of the total error."""
 
@@ -41,31 +46,34 @@ class GroupsPlan:
     grouped_error: float
     in_use: bool = False
 
-    def remark(self, regions: int, course: bool, file: str | None = None) -> str | None:
+    def remark(
+        self, regions: int, course: bool, file: str | None = None, correlation: float | None = None
+    ) -> str | None:
         """Return a sentence for the plan's reader; None if no region would be joined.
 
-        file  the network file that has groups already; None: they would be new
+        file         the network file that has groups already; None: they would be new
+        correlation  of two regions, if a process model says it
         """
         if self.draws == regions:
-            return None
+            return _UNKNOWN.format(file) if file is not None and course and correlation is None else None
         with_groups, without = (f"{float(f'{100 * e:.3g}'):,g}%" for e in (self.grouped_error, self.total_error))
         change = f"{with_groups} of all people instead of {without}"
         number = "1 draw" if self.draws == 1 else f"{self.draws} draws"
         if file is not None:
-            return self._remark_in_use(regions, course, file, number, change, with_groups == without)
+            same = with_groups == without
+            return self._remark_in_use(regions, course, file, number, change, same, correlation)
         joined = f"of {regions} regions, servers would join the small ones into groups with {number} of noise"
         if self.recommended == "auto":
             return f'{joined}: a total error of {change}. Give groups = "auto" (--groups auto).'
         if course:
             same = with_groups == without
             effect = f", with a total error of {without} either way" if same else f": a total error of {change}"
-            return (
-                f"{joined}{effect}, if regions are independent. Where they rise and fall together, "
-                'groups = "auto" is better; compare both with `dpcrowd simulate --model`.'
-            )
+            return f"{joined}{effect}, {_condition(correlation)}. Compare both with `dpcrowd simulate --model`."
         return f'{joined}: a total error of {change}. That is not worth it: leave groups "off".'
 
-    def _remark_in_use(self, regions: int, course: bool, file: str, number: str, change: str, same: bool) -> str:
+    def _remark_in_use(
+        self, regions: int, course: bool, file: str, number: str, change: str, same: bool, correlation: float | None
+    ) -> str:
         """Return the sentence for a network whose file has groups already."""
         in_use = (
             f"'{file}' has groups = \"auto\": of {regions} regions, servers join the small ones into groups with "
@@ -75,11 +83,12 @@ class GroupsPlan:
         if self.recommended == "auto":
             return f"{in_use}: {effect}. The errors above are those without groups."
         if course:
-            return (
-                f"{in_use}: {effect}, if regions are independent. Where they rise and fall together, groups are "
-                "better; compare both with `dpcrowd simulate --model`."
-            )
+            return f"{in_use}: {effect}, {_condition(correlation)}. Compare both with `dpcrowd simulate --model`."
         return f'{in_use}: {effect}. That is not worth it: groups = "off" is as good or better.'
+
+
+def _condition(correlation: float | None) -> str:
+    return f"if two regions have a correlation of {correlation or 0.0:.2g}, as the model says"
 
 
 def plan_groups(facts: PublicFacts, prediction: Prediction) -> GroupsPlan:
@@ -87,7 +96,7 @@ def plan_groups(facts: PublicFacts, prediction: Prediction) -> GroupsPlan:
     level, errors = np.array(prediction.levels.level), np.array(prediction.absolute_errors)
     noise = facts.alpha * record_noise(facts, prediction.samples)
     information = slot_information(facts.shares, noise, prediction.samples, facts.guarantee.length)
-    model, people = facts.model, max(float(level.sum()), 1.0)
+    model = facts.model
     groups = new_groups(model, information, level, np.square(prediction.deviation))
     grouped: Floats = errors.copy()
     for lead in np.unique(groups):
@@ -95,14 +104,16 @@ def plan_groups(facts: PublicFacts, prediction: Prediction) -> GroupsPlan:
         if len(members) < 2:
             continue
         if model.course is None:
-            variance = np.full(len(members), grouped_var(model, information, float(level[members].sum()), members))
+            variance = grouped_var(model, information, float(level[members].sum()), members)
+            grouped[members] = MEAN_ABSOLUTE * np.sqrt(variance)
         else:
             a = np.broadcast_to(model.diagonal_transition, level.shape)[members]
-            q = model.noise_var[members]
-            others = (q / (1.0 - a * a)).sum() - q / (1.0 - a * a)
-            reduced = information / (1.0 + information * others)
-            variance = np.array([settled_var(*one) for one in zip(a, q, reduced.tolist(), strict=True)])
-        grouped[members] = MEAN_ABSOLUTE * np.sqrt(variance)
-    before, after = float(errors.sum()) / people, float(grouped.sum()) / people
+            spread = model.noise_var[members] / (1.0 - a * a)
+            alone, joined = reductions(a, spread, information, model.region_correlation or 0.0)
+            with_groups, without = spread - joined, spread - alone
+            change = np.divide(with_groups, without, out=np.ones_like(spread), where=without > 0.0)
+            variances = np.square(prediction.deviation)[members] * change
+            grouped[members] = errors_around_model(prediction.levels, variances, members)[0]
+    before, after = prediction.total_error, float(grouped.sum()) / prediction.people
     recommended: Groups = "auto" if after <= _WORTH_IT * before else "off"
     return GroupsPlan(recommended, len(np.unique(groups)), before, after)

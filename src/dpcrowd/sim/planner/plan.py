@@ -53,6 +53,7 @@ class RegionPlan:
     low, high  the 95% interval around the level
     error      the expected relative error, E |estimate - truth|/truth
     visible    whether the region can be told from 0
+    mae        the expected absolute error, in people
     """
 
     region: str
@@ -62,11 +63,18 @@ class RegionPlan:
     high: float
     error: float
     visible: bool
+    mae: float
 
 
 @dataclass(frozen=True)
 class PlanRow:
-    """A row of a table: one choice of epsilon and reach with its best number of samples."""
+    """A row of a table: one choice of epsilon and reach with its best number of samples.
+
+    error        the mean of the regions' expected relative errors
+    worst_error  the largest of them
+    total_error  sum of the expected absolute errors / sum of the levels
+    hidden       number of regions that cannot be told from 0
+    """
 
     epsilon: float
     reach: Hops
@@ -75,6 +83,7 @@ class PlanRow:
     worst_error: float
     hidden: int
     traffic: PlannedTraffic
+    total_error: float
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,8 @@ class NetworkPlan:
     promise         the guarantee in words, with the limits that the shares put on it
     shares          one per server; where they differ by region, the part of all people that it counts, and
                     `shares_by_region` has one tuple per server
+    error           the mean of the regions' expected relative errors, which a simulation calls ARE
+    total_error     sum of the regions' expected absolute errors / sum of their people, as in a simulation
     by_epsilon      the same network with other budgets, each with its best number of samples
     by_reach        the same budget with other reaches
     goal, solution  what was asked for, and what reaches it, if it was to be solved
@@ -119,6 +130,7 @@ class NetworkPlan:
     samples: int
     reach: Hops
     error: float
+    total_error: float
     regions: tuple[RegionPlan, ...]
     traffic: PlannedTraffic
     by_epsilon: tuple[PlanRow, ...]
@@ -157,6 +169,7 @@ class NetworkPlan:
             "samples": self.samples,
             "reach": self.reach,
             "error": self.error,
+            "total_error": self.total_error,
             "regions": [dict(vars(region)) for region in self.regions],
             "traffic": {
                 **vars(self.traffic),
@@ -411,7 +424,8 @@ def _assemble(
     if groups is not None:
         grouping_file = file.path if file is not None and file.crowd.get("groups") == "auto" else None
         groups = replace(groups, in_use=grouping_file is not None)
-        remark = groups.remark(len(request.levels), facts.model.course is not None, grouping_file)
+        known = facts.model.course is not None
+        remark = groups.remark(len(request.levels), known, grouping_file, facts.model.region_correlation)
         remarks = remarks if remark is None else [*remarks, remark]
     width, width_remarks = _share_width(file, request, prediction, facts.shares)
     remarks = [*remarks, *width_remarks]
@@ -427,6 +441,7 @@ def _assemble(
         samples=prediction.samples,
         reach=prediction.reach,
         error=prediction.error,
+        total_error=prediction.total_error,
         regions=_regions(prediction),
         traffic=planned_traffic(request, prediction),
         by_epsilon=tuple(by_epsilon),
@@ -517,15 +532,17 @@ def _row(request: PlanRequest, prediction: Prediction) -> PlanRow:
         max(prediction.errors),
         len(prediction.hidden),
         planned_traffic(request, prediction),
+        prediction.total_error,
     )
 
 
 def _regions(prediction: Prediction) -> tuple[RegionPlan, ...]:
     levels = prediction.levels
-    columns = (levels.regions, levels.level, prediction.deviation, prediction.half_width, prediction.errors)
+    errors = (prediction.errors, prediction.absolute_errors)
+    columns = (levels.regions, levels.level, prediction.deviation, prediction.half_width, *errors)
     return tuple(
-        RegionPlan(name, level, deviation, max(0.0, level - half), level + half, error, half < level)
-        for name, level, deviation, half, error in zip(*columns, strict=True)
+        RegionPlan(name, level, deviation, max(0.0, level - half), level + half, error, half < level, mae)
+        for name, level, deviation, half, error, mae in zip(*columns, strict=True)
     )
 
 

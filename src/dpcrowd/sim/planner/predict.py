@@ -4,15 +4,17 @@ The recursion gives standard deviations. What people ask for is derived from the
 
     interval  level +- 1.96 sd
     error     sqrt(2/pi) sd/level: the mean of |error|/r if errors are Gaussian, which is what ARE measures
+    total     sum of the regions' absolute errors, sqrt(2/pi) sd, over the sum of their levels
 
-Where the levels are those of a series, slot by slot, the error is the one that is expected on it (`replay`).
+Where the levels are those of a series, slot by slot, the error is the one that is expected on it (`replay`). Around a
+process model, the errors are those of counts that may be near 0 (`skewed`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import count
 
 import numpy as np
@@ -34,6 +36,7 @@ from dpcrowd.sim.planner.moving import with_moving
 from dpcrowd.sim.planner.replay import MEAN_ABSOLUTE, Series, SeriesErrors, errors_on_run
 from dpcrowd.sim.planner.replay_staying import errors_on_staying_run
 from dpcrowd.sim.planner.request import Levels, PlanRequest
+from dpcrowd.sim.planner.skewed import errors_around_model
 from dpcrowd.sim.planning import public_facts
 
 __all__ = ["MEAN_ABSOLUTE", "Prediction", "choices", "config_of", "facts_of", "guarantee_of", "predict"]
@@ -67,6 +70,8 @@ class Prediction:
         """The expected relative error of each region."""
         if self.on_series is not None:
             return tuple(self.on_series.relative.tolist())
+        if self.levels.transition is not None:
+            return self._around_model[1]
         pairs = zip(self.deviation, self.levels.inverse_level, strict=True)
         return tuple(MEAN_ABSOLUTE * deviation * inverse for deviation, inverse in pairs)
 
@@ -75,7 +80,27 @@ class Prediction:
         """The expected absolute error of each region, in people."""
         if self.on_series is not None:
             return tuple(self.on_series.absolute.tolist())
+        if self.levels.transition is not None:
+            return self._around_model[0]
         return tuple(MEAN_ABSOLUTE * deviation for deviation in self.deviation)
+
+    @cached_property
+    def _around_model(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The expected absolute and relative errors of filters that know a process model."""
+        regions = range(len(self.levels))
+        absolute, relative = errors_around_model(self.levels, np.square(self.deviation), regions)
+        return tuple(absolute.tolist()), tuple(relative.tolist())
+
+    @property
+    def people(self) -> float:
+        """The expected people of all regions in a slot."""
+        levels = self.levels.level if self.on_series is None else self.on_series.level.tolist()
+        return max(sum(levels), 1e-9)
+
+    @property
+    def total_error(self) -> float:
+        """The sum of the regions' expected absolute errors over the sum of their people, as simulations score it."""
+        return sum(self.absolute_errors) / self.people
 
     @property
     def error(self) -> float:
@@ -196,4 +221,5 @@ def _errors_on_series(draws: Sequence[PublicFacts], samples: int, series: Series
     for number in range(max(len(draws), len(levels))):
         run, facts = levels[number % len(levels)], draws[number % len(draws)]
         results.append(_in_parts(facts, lambda part, run=run: expected_errors(part, samples, run)))  # type: ignore[misc]
-    return SeriesErrors(*np.mean(results, axis=0))
+    relative, absolute, mean_square = np.mean(results, axis=0)
+    return SeriesErrors(relative, absolute, mean_square, series.scored_level(draws[0].guarantee))

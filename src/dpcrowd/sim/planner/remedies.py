@@ -17,6 +17,9 @@ from dpcrowd.sim.planner.solve import Condition, Solution, Variable, can_solve_s
 
 __all__ = ["advice_on_goal", "advice_on_hidden", "merged_regions"]
 
+_NEARLY_EMPTY = 1.0  # people per slot
+_LEAST_PART = 0.1  # of the region to be shown: what a region must have to be worth merging with it
+
 _VERBS: dict[Variable, str] = {"epsilon": "raise ε to", "slot": "lengthen the slot to", "servers": "use"}
 
 
@@ -30,8 +33,8 @@ def advice_on_hidden(request: PlanRequest, prediction: Prediction) -> str | None
     others = len(hidden) - 1
     more = f" (and {others} more with fewer people or wider intervals)" if others else ""
     problem = (
-        f"with ε = {request.epsilon:g} region '{prediction.levels.regions[largest]}' of {level:,.0f} people cannot be "
-        f"told from 0{more}: its 95% interval is ± {prediction.half_width[largest]:,.0f}"
+        f"with ε = {request.epsilon:g} region '{prediction.levels.regions[largest]}' of {_people(level)} people "
+        f"cannot be told from 0{more}: its 95% interval is ± {prediction.half_width[largest]:,.0f}"
     )
 
     def visible(other: Prediction) -> bool:
@@ -41,7 +44,7 @@ def advice_on_hidden(request: PlanRequest, prediction: Prediction) -> str | None
     merged = merged_regions(request, prediction, largest) if not visible(predict(request, prediction.reach)) else None
     if merged is not None:
         remedies.insert(0, merged)
-    return f"{problem}. {_joined(remedies, 'shows it', request)}"
+    return f"{problem}. {_joined(remedies, 'shows it', request)}{_advice_on_empty(prediction)}"
 
 
 def advice_on_goal(request: PlanRequest, prediction: Prediction, goal: Goal) -> str | None:
@@ -86,11 +89,17 @@ def _solved(request: PlanRequest, condition: Condition, variable: Variable, reac
 
 
 def merged_regions(request: PlanRequest, prediction: Prediction, region: int) -> str | None:
-    """Return which smallest regions to merge with one, so that their sum can be told from 0; None: only all of them."""
-    levels = prediction.levels
-    order = sorted((k for k in range(len(levels)) if k != region), key=lambda k: levels.level[k])
-    number = 1
-    while number < len(order):
+    """Return which regions to merge with one, so that their sum can be told from 0; None: no few regions would do.
+
+    Regions that cannot be told from 0 either come first, the larger ones before the smaller: nothing is lost with
+    them. Nearly empty regions add nothing, and half of all regions as one would be a map of something else.
+    """
+    levels, hidden = prediction.levels, set(prediction.hidden)
+    least = max(_LEAST_PART * levels.level[region], _NEARLY_EMPTY)
+    partners = [k for k in range(len(levels)) if k != region and levels.level[k] >= least]
+    order = sorted(partners, key=lambda k: (k not in hidden, -levels.level[k] if k in hidden else levels.level[k]))
+    number, most = 1, max(1, len(levels) // 2 - 1)
+    while number <= min(len(order), most) and number + 1 < len(levels):
         group = [region, *order[:number]]
         changed = request.merge_regions(group)
         if (
@@ -103,9 +112,28 @@ def merged_regions(request: PlanRequest, prediction: Prediction, region: int) ->
     return None
 
 
+def _advice_on_empty(prediction: Prediction) -> str:
+    """Return a sentence on regions with hardly any people, which no merging among themselves fills."""
+    levels = prediction.levels
+    empty = [name for name, level in zip(levels.regions, levels.level, strict=True) if level < _NEARLY_EMPTY]
+    if not empty:
+        return ""
+    names = f"{', '.join(empty[:4])}{', …' if len(empty) > 4 else ''}"
+    which = f"Region {names} has" if len(empty) == 1 else f"{len(empty)} regions ({names}) have"
+    return (
+        f". {which} less than one person per slot: merging such regions leaves an empty one; make them parts of "
+        "larger regions, or leave them out"
+    )
+
+
 def _may_be_visible(prediction: Prediction, group: list[int]) -> bool:
     """Whether a sum of regions can exceed its interval; it is at least as wide as the narrowest of its parts."""
     return sum(prediction.levels.level[k] for k in group) > 0.5 * min(prediction.half_width[k] for k in group)
+
+
+def _people(level: float) -> str:
+    """Return a level as a whole number, or with one digit where it would be 0 or 1."""
+    return f"{level:,.0f}" if level >= 1.5 else f"{level:.1g}"
 
 
 def _joined(remedies: list[str], effect: str, request: PlanRequest) -> str:

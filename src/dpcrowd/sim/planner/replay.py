@@ -27,6 +27,7 @@ from typing import TypeVar
 import numpy as np
 
 from dpcrowd.arrays import Floats
+from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.prediction import PublicFacts, arrived_sums, record_noise, record_weights
 
 __all__ = ["BURN_IN", "EXCESS", "MEAN_ABSOLUTE", "ErrorState", "Series", "SeriesErrors", "errors_on_run", "mean_errors"]
@@ -54,6 +55,11 @@ class Series:
         total = self.levels[:, :, numbers].sum(axis=2, keepdims=True)
         return Series(np.concatenate([self.levels[:, :, others], total], axis=2))
 
+    def scored_level(self, guarantee: Guarantee) -> Floats:
+        """Return the mean level of the slots in which errors count, one per region."""
+        levels = self.levels[:, : guarantee.length] if guarantee.kind == "finite" else self.levels
+        return np.asarray(levels[:, min(BURN_IN, levels.shape[1] // 2) :].mean(axis=(0, 1)))
+
     def in_longer_slots(self, factor: float) -> Series | None:
         """Return the sums over `factor` slots; None if that is not a whole number, or too few slots are left."""
         slots = round(factor)
@@ -71,11 +77,13 @@ class SeriesErrors:
     relative     E |error|/max(truth, 1)
     absolute     E |error|, in people
     mean_square  E error^2
+    level        the mean truth of the same slots, in people
     """
 
     relative: Floats
     absolute: Floats
     mean_square: Floats
+    level: Floats
 
 
 def errors_on_run(facts: PublicFacts, samples: int, levels: Floats) -> Floats:

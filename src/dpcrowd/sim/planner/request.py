@@ -40,11 +40,32 @@ from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.planner.moving import change_covariances
 from dpcrowd.sim.planner.replay import Series
 
-__all__ = ["EQUAL", "Levels", "PlanRequest", "levels_of_model", "read_levels"]
+__all__ = ["EQUAL", "Levels", "PlanRequest", "SeasonRows", "levels_of_model", "read_levels"]
 
 EQUAL = "equal"
 _LARGEST = 1e15
 _COLUMNS, _FEWEST_RUNS = 32, 4  # a synthetic process is drawn until there are this many columns of counts
+
+
+@dataclass(frozen=True, eq=False)
+class SeasonRows:
+    """What a process model expects in each part of its season.
+
+    level        (rows, d) the mean count
+    process_var  (rows, d) Q
+    """
+
+    level: Floats
+    process_var: Floats
+
+    def merged(self, others: list[int], numbers: list[int]) -> SeasonRows:
+        """Return the rows with some regions merged into one, which comes last."""
+        return SeasonRows(
+            *(
+                np.column_stack([part[:, others], part[:, numbers].sum(axis=1)])
+                for part in (self.level, self.process_var)
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -56,10 +77,12 @@ class Levels:
     process_var    Q: the variance of the change of a count in one slot
     transition     a: the part of a deviation that is left after one slot, if a process model is known; None: a random
                    walk from an unknown start
+    region_correlation  of the deviations of two regions from the process model, on average; None: unknown
     covariances    of these changes, slot by slot, if people move between the regions (`moving`); merged regions and
                    other slot lengths are planned without them
     series         the levels slot by slot, if public data say them
     count_var      Q in the paper's variance of a count, where people who move between regions make it another one
+    season         levels and Q by part of the season, if a process model has one
     """
 
     regions: tuple[str, ...]
@@ -70,9 +93,17 @@ class Levels:
     series: Series | None = None
     count_var: tuple[float, ...] | None = None
     transition: tuple[float, ...] | None = None
+    season: SeasonRows | None = None
+    region_correlation: float | None = None
 
     def __len__(self) -> int:
         return len(self.regions)
+
+    @property
+    def spread(self) -> Floats:
+        """The variance of a count around its level, if a process model is known."""
+        assert self.transition is not None
+        return np.asarray(np.array(self.process_var) / (1.0 - np.square(self.transition)))
 
     def merged(self, numbers: Sequence[int]) -> Levels:
         """Return the levels with some regions merged into one, which comes last."""
@@ -87,6 +118,8 @@ class Levels:
             (*(self.process_var[k] for k in others), variance),
             series=None if self.series is None else self.series.merged(others, list(numbers)),
             transition=None if self.transition is None else self._merged_transition(others, numbers),
+            season=None if self.season is None else self.season.merged(others, list(numbers)),
+            region_correlation=self.region_correlation,
         )
 
     def _merged_transition(self, others: Sequence[int], numbers: Sequence[int]) -> tuple[float, ...]:
@@ -121,7 +154,19 @@ class Levels:
         level, inverse = (
             tuple(value * by for value in of) for of, by in ((self.level, factor), (self.inverse_level, 1 / factor))
         )
-        return Levels(self.regions, level, inverse, tuple(variances), transition=tuple(transitions))
+        season = self.season
+        if season is not None:  # longer slots are in several parts of the season; how uneven it is stays as it was
+            growth = np.array(variances) / np.array(self.process_var)
+            season = SeasonRows(season.level * factor, season.process_var * growth)
+        return Levels(
+            self.regions,
+            level,
+            inverse,
+            tuple(variances),
+            transition=tuple(transitions),
+            season=season,
+            region_correlation=self.region_correlation,
+        )
 
 
 def levels_of_model(model: Model, regions: Sequence[str] = (), slot: float | None = None) -> Levels:
@@ -142,6 +187,8 @@ def levels_of_model(model: Model, regions: Sequence[str] = (), slot: float | Non
         _floats(inverse),
         _floats(process.process_var),
         transition=_floats(process.transition),
+        season=SeasonRows(np.maximum(course.profile, 1e-9), course.variance) if len(course.profile) > 1 else None,
+        region_correlation=process.region_correlation,
     )
 
 
@@ -322,7 +369,8 @@ class PlanRequest:
         model = ProcessModel.of(1.0, self.levels.process_var)
         if self.levels.transition is not None:
             course = Course(np.array([self.levels.level]), np.array([self.levels.process_var]))
-            model = ProcessModel.around(course, np.array(self.levels.transition))
+            known = self.levels.region_correlation
+            model = ProcessModel.around(course, np.array(self.levels.transition), region_correlation=known)
         slots = self.length if isinstance(self.length, int) and self.length > 0 else 1
         data = SyntheticData(
             name="plan",

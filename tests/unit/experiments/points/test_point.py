@@ -114,6 +114,8 @@ def test_a_model_is_known_to_all_filters_of_a_point() -> None:
     assert config.learn
     assert all(config.model_of(entrant).course is not None for entrant in config.entrants)
     assert POINT.key(data, knowledge=known, **WHERE) != POINT.key(data, **WHERE)
+    relative = Knowledge(model=replace(known.model, variance="relative"))
+    assert POINT.key(data, knowledge=relative, **WHERE) != POINT.key(data, knowledge=known, **WHERE)
     tuned = replace(_tuned_for("dpcrowd"), data=data.name, regions=data.regions)
     both = POINT.config(data, runs=2, knowledge=Knowledge((tuned,), known.model), **WHERE)
     assert both.model_of(both.entrants[0]).course is not None, "a tuned Q must not take the place of the model silently"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcrowd.cli.main import main
-from dpcrowd.cli.tune import _exhaustion
+from dpcrowd.cli.tune import _exhaustion, _larger_errors
 from dpcrowd.experiments.tune import tune as tune_module
 from dpcrowd.sim.tuned import Tuned, read_tuned
 from plugin_support import Install
@@ -33,8 +34,9 @@ TABLE = """
 --scheme dpcrowd --span 0:61             | span '0:61' ends at slot 61, but the data have 60 slots; allowed: 0:60
 --scheme dpcrowd --span 9:9              | span '9:9' contains none of the 60 slots
 --scheme dpcrowd --span half             | span 'half' is not allowed; give FIRST:LAST
---scheme dpcrowd --span 0:6              | slots 0:6 are 6; tuning needs at least 7, since errors count from slot 5 on
---scheme dpcrowd --slots 12              | slots 0:6 are 6; tuning needs at least 7
+--scheme dpcrowd --span 0:6              | slots 0:6 are 6; tuning needs at least 10, and 50 or more
+--scheme dpcrowd --slots 12              | slots 0:6 are 6; tuning needs at least 10
+--scheme dpcrowd --data linear --slots 9 | slots 0:9 are 9; tuning needs at least 10, and 50 or more
 --scheme dpcrowd-w --window 31           | the window of 31 slots is longer than slots 0:30 that are tuned on; choose a
 --scheme dpcrowd --window 10             | scheme 'dpcrowd' takes a horizon, not a window
 --scheme dpcrowd --data linear --span 0:9 | a span was given, but 'linear' is drawn anew in each run and has no past
@@ -157,7 +159,7 @@ def test_json_holds_everything_that_the_file_does(capsys: pytest.CaptureFixture[
 def test_intervals_that_are_too_narrow_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     """A model whose Q is far too small is not repaired by sampling; the number alone would be overlooked."""
     assert main(_words("--scheme", "dpcrowd", "--objective", "are")) == 0
-    assert "warning" not in capsys.readouterr().out
+    assert "warning: only" not in capsys.readouterr().out
     data = np.abs(300 + np.random.default_rng(8).normal(0, 60, 60).cumsum()).astype(int)
     Path("wild.csv").write_text("week,visits\n" + "\n".join(f"{t},{c}" for t, c in enumerate(data)) + "\n")
     words = _words("--scheme", "dpcrowd", "--objective", "are", "--data", "wild.csv", "--epsilon", "100")
@@ -180,6 +182,14 @@ def test_a_search_without_success_says_so(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr(tune_module, "evolve", lambda *given, **more: replace(search(*given, **more), scores=start[-1]))
     assert main(_words("--scheme", "dpcrowd")) == 0
     assert "nothing better was found" in capsys.readouterr().out
+
+
+def test_a_relative_error_that_has_grown_is_named() -> None:
+    """A better score with an error that is 70% larger would read like a success."""
+    worse = SimpleNamespace(objective="crps", are_before=0.4, are_after=0.68)
+    assert "grown by 70%" in _larger_errors(worse)[0]
+    assert not _larger_errors(SimpleNamespace(objective="crps", are_before=0.4, are_after=0.4))
+    assert not _larger_errors(SimpleNamespace(objective="are", are_before=0.4, are_after=0.68))
 
 
 @pytest.mark.slow

@@ -103,6 +103,7 @@ def test_applying_replaces_model_and_tuning_and_says_so() -> None:
         "Q, theta, xi of all schemes are from flu.toml, tuned for dpcrowd by evolution at epsilon 0.1 on slots 0 to "
         "19: 20 of the 40 that this result scores, and the error in those is an in-sample one."
     )
+    assert replace(_tuned(file="flu.toml"), tuning={}).note(data).startswith("Q of all schemes is from flu.toml")
 
 
 @pytest.mark.parametrize(

@@ -366,3 +366,14 @@ def test_settings_that_would_change_what_is_tuned_are_refused(name: str) -> None
 def test_the_package_offers_it() -> None:
     """Researchers work in Python first."""
     assert dpcrowd.tune is tune_sampling
+
+
+def test_a_budget_that_lasts_is_not_bought_with_a_worse_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On births per day the search for a budget that lasts wrote parameters with 2.6 times the error of before."""
+    scores = iter([search.TuningScores(1.5, 1.2, 0.95, 4, 1.0, 0.8)])  # before: exhausted, but a better estimate
+    worse = search.TuningScores(3.9, 2.7, 0.95)
+    monkeypatch.setattr(search, "evaluate", lambda _config: next(scores, worse))
+    config = configure("dpcrowd", COUNTS, runs=1, **SMALL)
+    best = search.evolve(config, ("theta",), evaluations=10, seed=0, jobs=1)
+    assert best.scores.crps == 1.2
+    assert best.tuning == {"theta": config.tuning.theta}

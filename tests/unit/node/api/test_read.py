@@ -123,6 +123,8 @@ def test_pages_follow_one_another() -> None:
         "form=2",
         "smoothed=yes",
         "smoothed=true&smoothed=true",
+        "measurements=true",
+        "smoothed=true&measurements=1",
         "view=smooth",
         "view=nonnegative&view=nonnegative",
         "from=1" + "0" * 20,
@@ -151,20 +153,34 @@ def test_the_smoothed_history_in_every_format(kind: str) -> None:
     assert columns_of(released, kind)["estimate"] == [-0.5, 0.5, 1.5]
 
 
-def columns_of(response: Any, kind: str) -> dict[str, list[Any]]:
+@pytest.mark.parametrize("kind", list(ENCODERS))
+def test_measurements_beside_the_smoothed_history_in_every_format(kind: str) -> None:
+    """A model is fitted on them; where the records of a slot say nothing, there must be no number at all."""
+    client, headers = client_of(FakeService(slots=[3, 4])), {**READER, "Accept": kind}
+    smoothed = client.get("/v1/estimates?smoothed=true&measurements=true", headers=headers)
+    names = ("measurement", "measurement_variance")
+    columns = columns_of(smoothed, kind, names)
+    assert columns == {"measurement": [3.25, 7.0, None], "measurement_variance": [9.0, 16.0, None]}
+    plain = client.get("/v1/estimates?smoothed=true&measurements=false", headers=headers)
+    assert b"measurement" not in plain.content
+
+
+def columns_of(
+    response: Any, kind: str, names: tuple[str, ...] = ("slot", "estimate", "low", "high")
+) -> dict[str, list[Any]]:
     """The numbers of an answer in any format."""
     if kind == "application/json":
         rows = response.json()
     elif kind == "text/csv":
         texts = csv.DictReader(io.StringIO(response.text))
-        rows = [{name: json.loads(row[name]) for name in ("slot", *LIMITS)} for row in texts]
+        rows = [{name: json.loads(row[name] or "null") for name in names} for row in texts]
     else:
         import pyarrow
 
         source = pyarrow.BufferReader(response.content)
         table = pyarrow.ipc.open_stream(source).read_all() if "arrow" in kind else _parquet(source)
         rows = table.to_pylist()
-    return {name: [row[name] for row in rows] for name in ("slot", "estimate", "low", "high")}
+    return {name: [row[name] for row in rows] for name in names}
 
 
 def _parquet(source: Any) -> Any:

@@ -65,9 +65,11 @@ def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
     """Fitted on raw check-ins of protected people, it would be a release that nobody has paid for."""
     path = write(tmp_path)
     model = tmp_path / "model.toml"
-    model.write_text(model.read_text(encoding="utf-8").replace("the town's own survey", "  "), encoding="utf-8")
-    with pytest.raises(BadInput, match=r"scheme.model: the model has no source"):
-        load_network(path)
+    text = model.read_text(encoding="utf-8")
+    for source in ('"  "', "[]", "0", "false"):
+        model.write_text(text.replace('"the town\'s own survey"', source), encoding="utf-8")
+        with pytest.raises(BadInput, match=r"scheme.model: the model has no source"):
+            load_network(path)
 
 
 def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def smoothed(first: int, last: int, add: float = 0.5, regions: int = 2) -> Smoot
     """Slots with numbers that differ from the released ones by `add`."""
     slots = np.arange(first, last + 1)
     estimate = slots[:, None] + np.arange(regions) / 3 + add
-    return SmoothedSlots(slots, estimate, estimate + 2)
+    return SmoothedSlots(slots, estimate, estimate + 2, estimate + 10, estimate + 20)
 
 
 def test_smoothed_slots_replace_one_another_and_never_a_release(tmp_path: Path) -> None:
@@ -182,12 +182,21 @@ def test_smoothed_slots_replace_one_another_and_never_a_release(tmp_path: Path) 
         assert [one.slot for one in found] == [0, 1, 2, 3]
         assert [one.estimate[0] for one in found] == [0 + 1, 1 + 2, 2 + 3, 3 + 3], "slot 3 may still change"
         assert [one.variance[0] for one in found] == [3, 5, 7, 8]
+        assert [(one.measurement[0], one.measurement_var[0]) for one in found] == [
+            (11, 21),
+            (13, 23),
+            (15, 25),
+            (16, 26),
+        ]
+        assert all(one.measurement is None for one in storage.releases.between(0, opens(99)))
         assert [one.opens_ns for one in found] == [opens(slot) for slot in range(4)]
         assert all(one.sampled and one.nano == 7 and one.length_ns == LENGTH for one in found)
         assert [one.estimate[0] for one in storage.releases.between(0, opens(99))] == [0, 1, 2, 3]
         assert [one.slot for one in storage.releases.smoothed(opens(1), opens(9), limit=2)] == [1, 2]
         (chosen,) = storage.releases.smoothed(opens(1), opens(2), regions=["south", "gone"])
         assert (chosen.regions, chosen.estimate.tolist()) == (("south",), [1 + 1 / 3 + 2])
+        assert chosen.measurement is not None
+        assert chosen.measurement.tolist() == [1 + 1 / 3 + 2 + 10]
 
 
 def test_slots_that_the_server_has_missed_can_be_smoothed(tmp_path: Path) -> None:

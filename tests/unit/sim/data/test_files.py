@@ -96,6 +96,7 @@ def test_gzip_and_short_slots(tmp_path: Path) -> None:
         ("a,b\n1,1e30\n3,4\n", r"line 2, column 'b' is 1e30, too large"),
         ("a,b\n1,9007199254740993\n3,4\n", r"too large"),
         ('a,b\n1,"2\n', r"is not CSV"),
+        ("a,b\n1,2\n3\r,4\n", r"line 3 has a carriage return \(CR\) that does not end the line"),
         ("a\n5\n", r"one slot, too few"),
     ],
 )
@@ -285,3 +286,22 @@ def test_the_peers_streams_need_rounding() -> None:
     with pytest.raises(BadInput, match=r"line 1, column 'count' is 2\.0000.*fraction.*--round"):
         load(path)
     assert load(path, round_counts=True).slots == 1000
+
+
+@pytest.mark.parametrize("label", ["11/{}/2026", "{} Nov 2026", "day {}"])
+def test_labels_that_are_not_understood_as_times_are_noted(write: Write, label: str) -> None:
+    """Of US dates no season was ever tried, and nothing said why."""
+    labels = [label.format(day) for day in (16, 17, 18)]
+    data = load(write("slot,a\n" + "".join(f"{text},1\n" for text in labels)))
+    (note,) = (note for note in data.notes if "not understood as times" in note)
+    assert f"Labels such as '{labels[0]}'" in note
+    assert "ISO 8601" in note
+
+
+@pytest.mark.parametrize(
+    "labels", [("0", "1"), ("2026-11-16", "2026-11-17"), ("2026-11", "2026-12"), ("2026w46", "2026w47")]
+)
+def test_times_and_plain_numbers_need_no_note(write: Write, labels: tuple[str, str]) -> None:
+    """A note that every file gets is read by nobody."""
+    data = load(write("slot,a\n" + "".join(f"{text},1\n" for text in labels)))
+    assert not any("not understood" in note for note in data.notes)

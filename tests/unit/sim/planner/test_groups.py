@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +47,30 @@ def test_with_a_model_independent_regions_gain_nothing() -> None:
     model = dpcrowd.fit(counts_from_array(counts), source="drawn for this test")
     result = dpcrowd.plan(model=model, **NETWORK)
     assert result.groups is not None
-    assert result.groups.draws < 6
-    assert result.groups.recommended == "off"
-    assert 1.0 <= result.groups.grouped_error / result.groups.total_error < 1.05
-    assert any("rise and fall together" in remark for remark in result.remarks)
+    assert (result.groups.draws, result.groups.recommended) == (6, "off"), "servers would not join them"
+    assert result.groups.grouped_error == result.groups.total_error
+    assert not any("groups" in remark for remark in result.remarks)
+
+
+def test_with_a_model_regions_that_go_together_gain() -> None:
+    """Without the correlation a plan would advise against groups wherever a model is known."""
+    counts = np.random.default_rng(1).poisson(1.0, (60, 12))
+    model = dpcrowd.fit(counts_from_array(counts), source="drawn for this test")
+    result = dpcrowd.plan(model=replace(model, region_correlation=0.6), **NETWORK)
+    assert result.groups is not None
+    assert (result.groups.draws, result.groups.recommended) == (1, "auto")
+    assert 0.5 < result.groups.grouped_error / result.groups.total_error < 0.98
+    unknown = GroupsPlan("off", 12, 0.8561, 0.8561)
+    assert unknown.remark(12, course=True) is None
+    assert "does not say whether regions rise and fall together" in str(unknown.remark(12, True, "net.toml"))
+    assert unknown.remark(12, True, "net.toml", 0.0) is None
 
 
 def test_the_remark_is_readable_where_groups_change_nothing_or_there_is_one_draw() -> None:
     """A reader of "1 draws of noise: 85.6% instead of 85.6%" looks for a difference that is not there."""
-    same = GroupsPlan("off", 1, 0.8561, 0.8562).remark(40, course=True)
+    same = GroupsPlan("off", 1, 0.8561, 0.8562).remark(40, course=True, correlation=0.123)
     assert same is not None
-    assert "1 draw of noise, with a total error of 85.6% either way, if regions are independent" in same
+    assert "1 draw of noise, with a total error of 85.6% either way, if two regions have a correlation of 0.12" in same
     large = GroupsPlan("auto", 2, 10.74, 3.45).remark(3, course=False)
     assert large is not None
     assert "2 draws of noise: a total error of 345% of all people instead of 1,070%." in large
@@ -82,7 +96,7 @@ def test_groups_of_the_file_are_not_recommended_as_new(tmp_path: Path) -> None:
     assert 'groups = "auto"' in toml_text(large)
     of_walk, of_model = (str(large.groups.remark(20, course, "net.toml")) for course in (False, True))
     assert "That is not worth it" in of_walk
-    assert "if regions are independent" in of_model
+    assert "as the model says. Compare both with" in of_model
 
 
 @pytest.mark.slow

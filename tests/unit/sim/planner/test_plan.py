@@ -7,12 +7,14 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dpcrowd
 from dpcrowd.errors import BadInput
 from dpcrowd.schemes import prediction
 from dpcrowd.sim.configure import configure
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.planner.plan import NetworkPlan, plan
 from dpcrowd.sim.planner.plot import plot_plan
 from dpcrowd.sim.planner.toml import toml_text, write_plan
@@ -230,3 +232,25 @@ def test_nothing_is_searched_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     result = plan([700, 90], process_var=9, servers=7, graph="ring", window=20, epsilon=0.31, epsilons=[0.31], slot=60)
     assert len(result.by_reach) > 1
     assert len(searched) == len(set(searched)) == len(result.by_reach)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [2, 60])
+@pytest.mark.parametrize("knows_model", [True, False])
+def test_the_total_error_is_that_of_a_simulation(level: int, knows_model: bool) -> None:
+    """Of sparse counts a plan promised an ARE of 60% where simulations had 42%, and no total error to compare."""
+    counts = np.random.default_rng(4).negative_binomial(3, 3 / (3 + level), (160, 4))
+    data = counts_from_array(counts)
+    network: dict[str, Any] = {"servers": 4, "density": 1.0, "dynamic": False, "window": 20}
+    model = dpcrowd.fit(data, source="drawn for this test") if knows_model else None
+    known = {"data": data} if model is None else {"model": model}
+    planned = plan(**known, advice=False, epsilons=[1.0], **network)
+    network |= {"samples": planned.samples, "reach": planned.reach, "model": model}
+    network |= {"shares": [0.25] * 4, "observation": "binomial", "turnover": 1.0, "runs": 6, "jobs": 1}
+    (row,) = dpcrowd.simulate("relay", data, **network).summary()
+    assert planned.total_error == pytest.approx(row["total_error"]["mean"], rel=0.12)
+    assert planned.error == pytest.approx(row["are"]["mean"], rel=0.15)
+    assert planned.summary()["total_error"] == planned.total_error
+    assert sum(region.mae for region in planned.regions) == pytest.approx(
+        planned.total_error * sum(region.level for region in planned.regions), rel=0.1
+    )

@@ -1,0 +1,244 @@
+"""How wrong public shares are, read off the joint filter that has learned them (`share_learning`).
+
+The filter starts with public shares that may be wrong by a large part: Var(g) is W^2 times what it is at a width of 1.
+With a width w instead of W every posterior is known without another filter, since both differ in the prior alone. With
+g = L y, where y has the variance w^2 in m - 1 directions, and at the width W the mean a, the covariances P, and the
+covariances k with the crowd r:
+
+    c = 1/w^2 - 1/W^2                what the narrower prior adds       K = 1 + c P
+    y | w:  mean K^-1 a                                                 covariances K^-1 P
+    r | w:  mean r - c k^T K^-1 a                                       variance Var(r) - c k^T K^-1 k
+    log p(records | w) = - 1/2 (c a^T K^-1 a + log det K) - (m - 1) log w + constant
+
+pooled over all regions. The widths are that of the setting, which is trusted most beforehand, and up to 15 times as
+much (Bayes). So right public shares cost little, and wrong ones are found. What comes out is the mean over the widths,
+with their distances in the variances.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpcrowd.arrays import Bools, Floats
+from dpcrowd.filters.share_learning import WIDEST, Directions, ShareCovariance, ShareFilter, share_var
+from dpcrowd.filters.share_settling import LEAST_PART, expected_part, heard_part
+
+__all__ = ["anchored", "learned_crowd", "learned_shares"]
+
+_WIDTHS = ((1.0, 0.6), (2.0, 0.1), (4.0, 0.1), (8.0, 0.1), (15.0, 0.1))  # factors of the width, and their weights
+_LEAST_SHARE = 1e-9
+"""No learned share is smaller than this part of an equal share."""
+_LEAST_PART = 1e-14
+
+
+_LEAST_WEIGHT = 1e-13
+"""A width that is less probable does not change learned shares."""
+
+
+@dataclass(frozen=True)
+class _Widths:
+    """What each of w widths says of d regions, by directions.
+
+    The records of the slot have made the variances smaller by G^T G, so K = D - c G^T G with D = 1 + c var, and
+
+        K^-1 = D^-1 + c D^-1 G^T S^-1 G D^-1          det K = det D det S          S = 1 - c G D^-1 G^T = R R^T
+
+    weight       (w,) probability
+    added        (w, d) c
+    diagonal     (w, d, m - 1) D
+    gain         (d, k, m - 1) G
+    root         (w, d, k, k) R
+    mean         (d, m - 1) a
+    crowd, var   (w, d) of the crowd
+    part         (w, d) f of `share_settling`, and its variances; 1 and 0 where all servers are heard
+    """
+
+    weight: Floats
+    added: Floats
+    diagonal: Floats
+    gain: Floats
+    root: Floats
+    mean: Floats
+    crowd: Floats
+    var: Floats
+    part: tuple[Floats, Floats]
+
+
+def learned_crowd(known: ShareFilter, public: Floats, width: float) -> tuple[Floats, Floats]:
+    """Return means and variances (d,) of the crowd, drawn back to the public shares (m, d) as far as records allow."""
+    widths = _weighed(known, public.T, width)
+    weight = widths.weight[:, None]
+    crowd = (weight * widths.crowd).sum(axis=0)
+    return crowd, (weight * (widths.var + np.square(widths.crowd - crowd))).sum(axis=0)
+
+
+def learned_shares(known: ShareFilter, public: Floats, width: float) -> tuple[Floats, Floats]:
+    """Return the shares and the variances of their errors, (m, d), drawn back to the public shares likewise."""
+    public = public.T
+    servers, directions, scale = public.shape[1], _directions(known, public), _scale(known)[:, None]
+    widths = _weighed(known, public, width)
+    back, gain = directions.back, widths.gain
+    explained = gain @ back.swapaxes(1, 2)
+    common = directions.var[:, :, None] * back.swapaxes(1, 2) - gain.swapaxes(1, 2) @ explained  # P L^T
+    widest = np.einsum("dij,dji->di", back, common)
+    probable = np.flatnonzero(widths.weight > _LEAST_WEIGHT)
+    means, own = np.empty((2, len(probable), *public.shape))
+    for number, one in enumerate(probable):
+        added, diagonal = widths.added[one][:, None], widths.diagonal[one]
+        right = np.concatenate([widths.mean[:, :, None], common], axis=2)
+        weighted = right / diagonal[:, :, None]
+        seen = np.linalg.solve(widths.root[one], gain @ weighted)
+        drawn = weighted[:, :, 0] + added * np.einsum(
+            "dki,dk->di", np.linalg.solve(widths.root[one], gain / diagonal[:, None, :]), seen[:, :, 0]
+        )
+        share = public + np.einsum("dij,dj->di", back, drawn) / scale
+        less = (common * weighted[:, :, 1:]).sum(axis=1) + added * np.square(seen[:, :, 1:]).sum(axis=1)
+        var = (widest - added * less) / np.square(scale)
+        part, part_var = (values[one][:, None] for values in widths.part)
+        means[number] = np.where(known.silent, share, part * share)
+        own[number] = np.where(known.silent, var, part * part * var + part_var * share * share)
+    weight = widths.weight[probable][:, None, None]
+    mean = (weight * means).sum(axis=0)
+    var = (weight * (own + np.square(means - mean))).sum(axis=0)
+    shares = np.maximum(mean, _LEAST_SHARE / servers)
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    return np.ascontiguousarray(shares.T), np.ascontiguousarray(np.maximum(var, 0.0).T)
+
+
+def anchored(moved: ShareFilter, public: Floats, width: float, expected: tuple[Floats, Floats]) -> ShareFilter:
+    """Return a filter before the records of a slot whose crowd, drawn back, is what is expected of it.
+
+    expected  means and variances (d,), by filters that learn (`learning`) and may have another opinion than the joint
+              filter after the slot before. Without this, what the joint filter knows already would be taken for news
+              of the records, slot after slot, and speak against a crowd that leaves its past.
+    """
+    crowd, crowd_var = learned_crowd(moved, public, width)
+    part = np.where(moved.settled, expected_part(moved.mean[:, 1 : len(public) + 1], public.T, moved.silent), 1.0)
+    mean, cov = moved.mean.copy(), moved.spread.cov.copy()
+    factor = np.sqrt(np.minimum(expected[1] / crowd_var, 1.0))[:, None]
+    if moved.silent.any():  # what nobody knows of their part stays open
+        factor[moved.settled] = 1.0
+    mean[:, 0] = part * expected[0] + factor[:, 0] * (mean[:, 0] - part * crowd)
+    cov[:, 0] *= factor
+    cov[:, :, 0] *= factor
+    cov[:, 0, 0] += np.square(part) * np.maximum(expected[1] - crowd_var, 0.0)
+    directions = _directions(moved, public.T)
+    return replace(
+        moved, mean=mean, spread=ShareCovariance(cov, replace(directions, common=factor * directions.common))
+    )
+
+
+def _weighed(known: ShareFilter, public: Floats, width: float) -> _Widths:
+    """Return what the widths say of the crowd, and how probable each of them is."""
+    directions, scale, places = _directions(known, public), _scale(known), slice(1, public.shape[1] + 1)
+    size = directions.var.shape[1]
+    factors, weights = (np.array(column) for column in zip(*_WIDTHS, strict=True))
+    widest = np.square(WIDEST * width * known.scale)
+    prior = np.minimum(np.square(np.multiply.outer(factors * width, scale)), widest)
+    added = 1.0 / prior - 1.0 / widest
+    mean = np.einsum("dij,dj->di", directions.to, known.mean[:, places])
+    common, gain = directions.common, np.zeros((len(mean), 0, size))
+    if known.gain is not None:
+        gain = known.gain[:, :, places] @ directions.to.swapaxes(1, 2)
+        common = common - np.einsum("dk,dkj->dj", known.gain[:, :, 0], gain)
+    diagonal = 1.0 + added[:, :, None] * directions.var
+    seen = gain / diagonal[:, :, None, :]
+    remainder = np.eye(gain.shape[1]) - added[:, :, None, None] * (seen @ gain.swapaxes(1, 2))
+    root = np.asarray(np.linalg.cholesky(remainder), dtype=np.float64)
+    quiet = directions.back[:, known.silent].sum(axis=1)  # y to the errors of silent servers' shares together
+    quiet_common = directions.var * quiet - np.einsum("dkj,dk->dj", gain, np.einsum("dkj,dj->dk", gain, quiet))
+    right = np.stack([mean, common, quiet, quiet_common], axis=-1)
+    by_records = np.linalg.solve(root, seen @ right)
+    products = np.einsum("dji,wdj,djl->wdil", right, 1.0 / diagonal, right)
+    products = products + added[:, :, None, None] * (by_records.swapaxes(2, 3) @ by_records)
+    determinant = np.log(diagonal).sum(axis=-1) + 2.0 * np.log(np.einsum("wdkk->wdk", root)).sum(axis=-1)
+    pulls = added * products[..., 0, 0] + determinant + size * np.log(prior)
+    evidence = -0.5 * pulls.sum(axis=1) + np.log(weights)
+    weight = np.exp(evidence - evidence.max())
+    crowd_var = known.crowd_var
+    var = np.maximum(crowd_var - added * products[..., 1, 1], _LEAST_PART * crowd_var)
+    crowd = known.mean[:, 0] - added * products[..., 0, 1]
+    part = np.ones_like(crowd), np.zeros_like(crowd)
+    if known.silent.any() and known.settled.any():
+        errors, errors_var = products[..., 0, 2], np.maximum(products[..., 2, 3], 0.0)
+        crowd, var, part = _of_all_servers(known, public, (crowd, var), (errors, errors_var, products[..., 1, 2]))
+    return _Widths(weight / weight.sum(), added, diagonal, gain, root, mean, crowd, var, part)
+
+
+def _of_all_servers(
+    known: ShareFilter, public: Floats, heard: tuple[Floats, Floats], errors: tuple[Floats, Floats, Floats]
+) -> tuple[Floats, Floats, tuple[Floats, Floats]]:
+    """Return mean and variance of the crowd r = q/f, and f with its variance, (w, d) each.
+
+    heard   mean and variance of q
+    errors  of the shares of silent servers together: means, variances, and covariances with q
+    """
+    rest = heard_part(public, known.silent)
+    part = np.where(known.settled, np.maximum(1.0 - errors[0] / rest, LEAST_PART), 1.0)
+    slope = np.where(known.settled, heard[0] / (part * rest), 0.0)
+    var = (heard[1] + 2.0 * slope * errors[2] + np.square(slope) * errors[1]) / np.square(part)
+    part_var = np.where(known.settled, errors[1] / np.square(rest), 0.0)
+    return heard[0] / part, np.maximum(var, _LEAST_PART * heard[1]), (part, part_var)
+
+
+def _directions(known: ShareFilter, public: Floats) -> Directions:
+    """Return the directions of a filter; filters that differ in the records of the slot have them in common."""
+    spread, part = known.spread, slice(1, public.shape[1] + 1)
+    if spread.directions is None:
+        root, inverse = _roots(public)
+        if known.silent.any() and (which := known.settled).any():
+            root[which], inverse[which] = _roots_apart(public[which], known.silent)
+        cov = inverse @ spread.cov[:, part, part] @ inverse.swapaxes(1, 2)
+        var, axes = np.linalg.eigh(0.5 * (cov + cov.swapaxes(1, 2)))
+        to = axes.swapaxes(1, 2) @ inverse
+        common = np.einsum("dij,dj->di", to, spread.cov[:, 0, part])
+        spread.directions = Directions(np.maximum(var, 0.0), common, to, root @ axes)
+    return spread.directions
+
+
+def _scale(known: ShareFilter) -> Floats:
+    """Return the crowd of which errors of shares are parts, (d,): rather too large where little is known of it."""
+    crowd = np.sqrt(np.square(np.maximum(known.mean[:, 0], 1.0)) + np.maximum(known.crowd_var, 0.0))
+    return np.where(known.settled | (not known.begun), 1.0, crowd)
+
+
+def _roots(public: Floats) -> tuple[Floats, Floats]:
+    """Return L (d, m, m - 1) and its inverse.
+
+    L L^T are the covariances of the errors of shares (d, m) at a width of 1:
+    they are diag(s) (1 - n n^T) diag(s) with the deviations s and the unit vector n = s/|s|. A reflection takes the
+    first axis to n, so its other columns span what is perpendicular to n.
+    """
+    return _roots_of(np.sqrt(share_var(public)))
+
+
+def _roots_apart(public: Floats, silent: Bools) -> tuple[Floats, Floats]:
+    """Return the same where errors of the shares of heard servers sum to 0, and silent ones are independent of them.
+
+    Those of silent servers have the covariances diag(s) (1 - U0 n n^T) diag(s), with U0 = sum H and n = sqrt(H/U0).
+    """
+    regions, servers = public.shape
+    deviation, all_silent = np.sqrt(share_var(public)), public[:, silent].sum(axis=1)[:, None, None]
+    heard, first = np.flatnonzero(~silent), servers - int(silent.sum()) - 1
+    root, inverse = np.zeros((regions, servers, servers - 1)), np.zeros((regions, servers - 1, servers))
+    root[:, heard, :first], inverse[:, :first, heard] = _roots_of(deviation[:, heard])
+    unit = np.sqrt(public[:, silent] / all_silent[:, 0])
+    along, rest = unit[:, :, None] * unit[:, None, :], np.sqrt(1.0 - all_silent)
+    axes = np.eye(unit.shape[1])
+    own = deviation[:, silent]
+    root[:, silent, first:] = own[:, :, None] * (axes - (1.0 - rest) * along)
+    inverse[:, first:, silent] = (axes + (1.0 / rest - 1.0) * along) / own[:, None, :]
+    return root, inverse
+
+
+def _roots_of(deviation: Floats) -> tuple[Floats, Floats]:
+    """Return `_roots` from the deviations of errors of shares, (d, m)."""
+    unit = deviation / np.sqrt(np.square(deviation).sum(axis=1, keepdims=True))
+    mirror = unit.copy()
+    mirror[:, 0] += 1.0
+    scale = 2.0 / np.square(mirror).sum(axis=1)
+    axes = -scale[:, None, None] * mirror[:, :, None] * mirror[:, None, 1:]
+    axes[:, 1:] += np.eye(deviation.shape[1] - 1)
+    return deviation[:, :, None] * axes, (axes / deviation[:, :, None]).swapaxes(1, 2)

@@ -1,0 +1,96 @@
+"""Whether a series has moved in one direction across the span that a model is fitted on.
+
+A model expects a level that stays. A crowd that grows leaves it, so whoever fits one should know that. The span is
+divided into two dozen blocks; x is the logarithm of the counts of a block, divided by what the fitted profile expects
+of its slots, so that a season does not look like a trend. A line through x has the slope b, the median of the slopes
+between any two blocks (Theil and Sen), which single blocks cannot move. Its error depends on how long deviations last,
+which their correlation c from block to block says, corrected for what fitting a line has taken away:
+
+    var(b) = var(x - line) (1 + c)/(1 - c) / sum (t - mean t)^2
+
+There is a trend if b is five of its standard deviations, if the level has moved by a tenth at least, and if that is so
+in all regions together and in the same direction in most of them. A single region that comes and goes slowly
+(deviations of which 90% to 98% are left after a slot) is taken for a trend in less than 5% of all cases, several of
+them in less than 1% (300 simulated series each, of 48 to 300 slots).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcrowd.arrays import Floats
+
+__all__ = ["Trend", "trend_of"]
+
+_BLOCKS = 24
+_FEWEST = 2 * _BLOCKS  # slots: deviations that last look like a trend in a shorter span
+_CLEAR, _VISIBLE = 5.0, 1.0  # standard deviations: in all regions together, and in one of them
+_LEAST_CHANGE = 0.1
+_MOST_CORRELATION = 0.98
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A level that has moved.
+
+    change     from the beginning of the span to its end, as a part of what it was at the beginning
+    regions    in how many regions it has moved in this direction
+    inhabited  how many regions have people in them
+    """
+
+    change: float
+    regions: int
+    inhabited: int
+
+    @property
+    def note(self) -> str:
+        """What to know about a model that is fitted on such a span, and what to do."""
+        direction = "risen" if self.change > 0.0 else "fallen"
+        return (
+            f"the counts have {direction} by about {abs(self.change):.0%} from the beginning of the span to its end, "
+            f"in {self.regions} of {self.inhabited} regions, which is more than lasting deviations explain. A model "
+            "expects that the level stays, so estimates lag behind a crowd that goes on like this. Fit on a shorter, "
+            "recent span (--span), fit again as releases come in (--releases), or leave the model out (--learn), and "
+            "compare."
+        )
+
+
+def trend_of(counts: Floats, expected: Floats) -> Trend | None:
+    """Return the trend of counts (T, d) beside what a model expects of them, (T, d); None: there is no clear one.
+
+    >>> trend = trend_of(100.0 * 1.01 ** np.arange(100.0)[:, None], np.full((100, 1), 160.0))
+    >>> trend is not None and round(trend.change, 1)
+    1.6
+    """
+    if len(counts) < _FEWEST:
+        return None
+    people = np.column_stack([counts, counts.sum(axis=1)])
+    usual = np.column_stack([expected, expected.sum(axis=1)])
+    edges = np.linspace(0, len(counts), _BLOCKS + 1).astype(np.int64)[:-1]
+    sums, usual = np.add.reduceat(people, edges, axis=0), np.add.reduceat(usual, edges, axis=0)
+    inhabited = (sums.mean(axis=0) >= 1.0) & (usual > 0.0).all(axis=0)
+    if not inhabited[-1]:
+        return None
+    change, size = _line(np.log((sums[:, inhabited] + 1.0) / usual[:, inhabited]))
+    if size[-1] < _CLEAR or abs(change[-1]) < _LEAST_CHANGE:
+        return None
+    same = (np.sign(change) == np.sign(change[-1])) & (size >= _VISIBLE)
+    regions, places = int(same[:-1].sum()), int(inhabited[:-1].sum())
+    return Trend(float(change[-1]), regions, places) if 2 * regions > places else None
+
+
+def _line(logarithm: Floats) -> tuple[Floats, Floats]:
+    """Return by which part values have changed whose logarithms are (n, k), and how many standard errors that is."""
+    number = len(logarithm)
+    first, second = np.triu_indices(number, 1)
+    slope = np.median((logarithm[second] - logarithm[first]) / (second - first)[:, None], axis=0)
+    time = np.arange(number) - (number - 1) / 2.0
+    residual = logarithm - slope * time[:, None]
+    residual = residual - residual.mean(axis=0)
+    square = np.maximum(np.square(residual).sum(axis=0), 1e-30)
+    correlation = (residual[1:] * residual[:-1]).sum(axis=0) / square
+    correlation = np.clip(correlation + (2.0 + 4.0 * correlation) / number, 0.0, _MOST_CORRELATION)
+    variance = square / (number - 2) * (1.0 + correlation) / (1.0 - correlation) / np.square(time).sum()
+    return np.expm1(slope * (number - 1)), np.abs(slope) / np.sqrt(variance)

@@ -1,0 +1,64 @@
+"""A trend within the span of a fit is noticed, and deviations that come and go slowly are not taken for one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpcrowd
+from dpcrowd.models.trend import trend_of
+
+LEVELS = np.array([40.0, 90.0, 300.0])
+
+
+def around(levels: Any, a: float, slots: int, rng: np.random.Generator, runs: int = 1) -> Any:
+    """Counts (slots, runs, d) whose deviations have a standard deviation of a fifth of the level."""
+    shape = (runs, len(levels))
+    deviation, values = rng.normal(0.0, 0.2, shape), []
+    for _ in range(slots):
+        deviation = a * deviation + rng.normal(0.0, 0.2 * np.sqrt(1.0 - a * a), shape)
+        values.append(levels * np.exp(deviation))
+    return np.array(values)
+
+
+@pytest.mark.parametrize("slots", [48, 150])
+def test_slow_deviations_are_not_taken_for_a_trend(slots: int) -> None:
+    """A note that comes with every other series would not be read."""
+    levels = np.array([100.0])
+    values = around(levels, 0.95, slots, np.random.default_rng(3), 300)
+    expected = np.tile(levels, (slots, 1))
+    assert sum(trend_of(values[:, run], expected) is not None for run in range(300)) <= 15
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1.006, "risen"), (0.996, "fallen")])
+def test_a_crowd_that_grows_or_shrinks_gets_a_note(factor: float, word: str) -> None:
+    """Whoever fits on such a span would otherwise learn of it from estimates that lag behind."""
+    rng = np.random.default_rng(4)
+    week = np.array([1.0, 1.0, 1.1, 1.1, 1.4, 0.8, 0.6])[np.arange(120) % 7]
+    counts = rng.poisson(LEVELS * (week * factor ** np.arange(120))[:, None])
+    model = dpcrowd.fit(dpcrowd.counts_from_array(counts, regions=["a", "b", "c"]), source="drawn here", season=7)
+    (note,) = model.notes
+    assert note.startswith(f"the counts have {word} by about ")
+    assert "in 3 of 3 regions" in note
+    calm = rng.poisson(LEVELS * week[:, None])
+    assert dpcrowd.fit(dpcrowd.counts_from_array(calm, regions=["a", "b", "c"]), source="here", season=7).notes == ()
+
+
+def test_one_region_that_grows_is_not_a_crowd_that_grows() -> None:
+    """A single region with most of the people would speak for all others, which have stayed where they were."""
+    rng = np.random.default_rng(5)
+    expected = np.tile([40.0, 50.0, 60.0, 900.0], (120, 1))
+    counts = rng.poisson(expected).astype(float)
+    counts[:, 3] *= 1.01 ** np.arange(120)
+    assert trend_of(counts, expected) is None
+
+
+def test_a_few_slots_and_empty_regions_have_no_trend() -> None:
+    """Logarithms and quotients of nothing would be warnings, which are errors in tests."""
+    assert trend_of(np.arange(40.0)[:, None], np.ones((40, 1))) is None
+    assert trend_of(np.zeros((100, 2)), np.full((100, 2), 0.01)) is None
+    assert trend_of(np.zeros((100, 2)), np.zeros((100, 2))) is None
+    constant = np.full((100, 1), 7.0)
+    assert trend_of(constant, constant) is None
