@@ -21,7 +21,8 @@ S_i = var_i + R_i, give
 
     A = sum_i P V_i^2 / S_i          g += P sum_i V_i n_i / S_i / (1 + A)          P /= 1 + A
 
-Arrays are (N, d), and (N, 1) for g and P.
+Of a group of regions, whose sum is one measurement, V, n and S are those of the sum. Arrays are (N, d), and (N, 1)
+for g and P.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.course import Course
+from dpcrowd.filters.groups import over_members
 
 __all__ = ["RETURN", "CommonLevel", "predict_level", "start_var"]
 
@@ -57,12 +59,31 @@ class CommonLevel:
         spread = _growth(self.level) * var + np.square(self.sensitivity) * self.variance
         return mean + self.sensitivity * self.level, spread
 
-    def update(self, prior_mean: Floats, prior_var: Floats, info_vec: Floats, info_mat: Floats) -> CommonLevel:
-        """Return what is known of g after fusing summed information; the priors are those of the model's filter."""
+    def reach(self, groups: Ints | None) -> Floats:
+        """Return by how much g moves what is measured of each region, (N, d): the sum of V over its group (d,)."""
+        if groups is None:
+            return self.sensitivity
+        return over_members(self.sensitivity, np.broadcast_to(groups, self.sensitivity.shape))
+
+    def added_var(self, groups: Ints) -> Floats:
+        """Return what the members of a group have in common by g: by how much the variance of their sum is more than
+        the sum of their variances, (N, d).
+        """
+        wide = np.broadcast_to(groups, self.sensitivity.shape)
+        return (np.square(self.reach(groups)) - over_members(np.square(self.sensitivity), wide)) * self.variance
+
+    def update(
+        self, prior_mean: Floats, prior_var: Floats, info_vec: Floats, info_mat: Floats, groups: Ints | None = None
+    ) -> CommonLevel:
+        """Return what is known of g after fusing summed information; the priors are those of the model's filter.
+
+        groups  (d,) of the records; the information is divided among their members by these priors (`groups`)
+        """
         alone = 1.0 / (1.0 + info_mat * prior_var)
         weighted = self.sensitivity * alone
-        known = 1.0 + self.variance * (weighted * self.sensitivity * info_mat).sum(axis=-1, keepdims=True)
-        innovation = info_vec - info_mat * (prior_mean + self.sensitivity * self.level)
+        reach = self.reach(groups)
+        known = 1.0 + self.variance * (weighted * reach * info_mat).sum(axis=-1, keepdims=True)
+        innovation = info_vec - info_mat * (prior_mean + reach * self.level)
         step = (weighted * innovation).sum(axis=-1, keepdims=True)
         variance = self.variance / known
         return CommonLevel(weighted, self.level + variance * step, variance)

@@ -28,17 +28,19 @@ members differ, and there is no bound.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dpcrowd.arrays import Floats, Ints
 
 __all__ = [
     "Divided",
+    "GroupedSums",
     "divide_sums",
     "group_sizes",
     "leads",
     "over_members",
-    "own_parts",
     "same_group",
     "spread_values",
 ]
@@ -48,6 +50,19 @@ _BEYOND = 2.0
 
 Divided = tuple[Floats, Floats]
 """Information vectors and matrices, (N, d) each."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedSums:
+    """The information of those records of a slot that have the same groups, of N receivers, before it is divided.
+
+    groups    (d,) the lowest region of each region's group
+    y, info   (N, d) sums of H z/R and H^2/R over the records, each group's at all of its members; 0: there is none
+    """
+
+    groups: Ints
+    y: Floats
+    info: Floats
 
 
 def leads(groups: Ints) -> Floats:
@@ -84,23 +99,6 @@ def group_sizes(groups: Ints) -> Ints:
 def same_group(groups: Ints) -> Floats:
     """Return a matrix (d, d) with 1 where two regions are in one group."""
     return np.asarray(groups[:, None] == groups[None, :], dtype=np.float64)
-
-
-def own_parts(rows: Ints, groups: Ints, weight: Floats, count: int) -> Floats:
-    """Return which part of the evidence in its records each region counts, (count, d): of a sum of n regions 1/n.
-
-    rows    (records,) the receivers of the records, below `count`
-    groups  (records, d) of the records
-    weight  (records, d) how much each record counts beside the others of its receiver
-
-    >>> own_parts(np.array([0, 0]), np.array([[0, 0, 2], [0, 1, 2]]), np.ones((2, 3)), 2).tolist()
-    [[0.75, 0.75, 1.0], [1.0, 1.0, 1.0]]
-    """
-    regions = groups.shape[1]
-    sizes = over_members(np.ones(groups.shape), groups)
-    place = (rows[:, None] * regions + np.arange(regions)).ravel()
-    own, total = (np.bincount(place, part.ravel(), count * regions) for part in (weight / sizes, weight))
-    return np.divide(own, total, out=np.ones_like(own), where=total > 0.0).reshape(count, regions)
 
 
 def divide_sums(

@@ -8,6 +8,7 @@ moved. So several filters run side by side on the same records, each with its ow
     another level             a close to 1, q         deviations that stay
     a level far away          a close to 1            deviations that stay, and are as large as the level itself, or as
                                                       that of an average region: a region that was empty may fill
+    lasting deviations        a close to 1            deviations that stay, and are as large as the model says
     a crowd that grows        a, q                    around a level that moves in all regions by one factor, and does
                                                       not come back (`filters.common_level`)
 
@@ -34,8 +35,9 @@ single one, and Bayes' rule says how much each of the two counts:
 The product takes the regions for independent. Those of one country are not: what is common to 26 of them would count
 26 times. So for the interval no calmer belief is right in all regions: what they have in common makes it wider alone.
 
-Where a record has the sum of a group of regions, each of them finds the same evidence in it. So a member of a group of
-n counts 1/n of its logarithm (`part`): in the product over the regions a sum is one piece of evidence, not n of them.
+Where a record has the sum of a group of regions, every filter compares it with the sum that it expects itself, and each
+member finds the same evidence in it. So a member of a group of n counts 1/n of its logarithm: in the product over the
+regions a sum is one piece of evidence, not n of them.
 Where nobody knows the sizes of the groups behind the information, every region has its own start, and nothing is
 learned together (`joint` is False).
 
@@ -59,14 +61,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Bools, Floats
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.common_level import RETURN, CommonLevel, predict_level, start_var
+from dpcrowd.filters.groups import GroupedSums, divide_sums, group_sizes, over_members
 from dpcrowd.filters.model import ProcessModel
 
 __all__ = [
@@ -99,8 +103,9 @@ _AROUND_COURSE = (  # factor of q, weight at the start for the interval, and for
 )
 _ANOTHER_LEVEL = (0.02, 0.002)
 _LEVEL_FAR_AWAY = (0.005, 0.0003)
+_LASTING = (0.05, 0.05)  # no wider than the model: it can be trusted as much as doubted
 _COMMON_LEVEL = (0.05, 0.005)
-_MODEL, _FAR_AWAY, _COMMON = 1, -2, -1  # where these beliefs are
+_MODEL, _FAR_AWAY, _COMMON = 1, -3, -1  # where these beliefs are
 _SILENT = (0.02, 0.05)
 """Up to which weight a level far away, and a level that moves in all regions, do not widen the interval."""
 _ALONE = (
@@ -148,9 +153,11 @@ class Bank:
         """Return the bank of one slot; its arrays are views."""
         return Bank(self.mean[place], self.var[place], self.weight[place])
 
-    def put(self, place: int, bank: Bank) -> None:
-        """Set the bank of one slot."""
-        self.mean[place], self.var[place], self.weight[place] = bank.mean, bank.var, bank.weight
+    def put(self, place: int, bank: Bank, active: Bools | None = None) -> None:
+        """Set the bank of one slot, of all servers or of those in `active` (N,)."""
+        rows = slice(None) if active is None or active.all() else active
+        self.mean[place][:, rows], self.var[place][:, rows] = bank.mean[:, rows], bank.var[:, rows]
+        self.weight[place][:, rows] = bank.weight[:, rows]
 
     def copy(self) -> Bank:
         """Return a copy."""
@@ -173,6 +180,7 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         slow = np.maximum(a, _SLOW)
         rows.append((slow, np.ones(model.regions), *_ANOTHER_LEVEL))
         rows.append((slow, np.maximum(course.level_by_noise * (1.0 - slow * slow), 1.0), *_LEVEL_FAR_AWAY))
+        rows.append((slow, (1.0 - slow * slow) / (1.0 - a * a), *_LASTING))
         rows.append((np.full(model.regions, RETURN), np.ones(model.regions), *_COMMON_LEVEL))
     transition, factor, weight, trust = (np.stack(column) for column in zip(*rows, strict=True))
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
@@ -227,29 +235,79 @@ def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, b
 
 
 def update_bank(
-    prior: Priors, info_vec: Floats, info_mat: Floats, beliefs: Beliefs, part: Floats | float = 1.0
+    prior: Priors,
+    info_vec: Floats,
+    info_mat: Floats,
+    beliefs: Beliefs,
+    grouped: Sequence[GroupedSums] = (),
+    *,
+    bounded: bool = False,
 ) -> Bank:
     """Return the posteriors after fusing summed information (N, d), with the weights that follow.
 
-    part  (N, d) of the evidence that a region counts: below 1 where it shares it with others (`groups.own_parts`)
+    grouped  sums of records that join regions, which are fused after it, one after the other; `bounded`: see `groups`
     """
+    after, evidence, informed = _fuse(prior, info_vec, info_mat)
+    for sums in grouped:
+        after, more, measured = _fuse_groups(after, sums, bounded)
+        evidence, informed = evidence + more, informed | measured
+    evidence = np.maximum(evidence - evidence.max(axis=0), -_MOST_EVIDENCE)
+    weight = np.exp(prior.weight + evidence)
+    weight = (1.0 - _FORGETTING) * weight / _over_beliefs(weight) + _FORGETTING * np.exp(beliefs.weight)
+    return Bank(after.mean, after.var, np.where(informed, np.log(weight), prior.weight))
+
+
+def _fuse(prior: Priors, info_vec: Floats, info_mat: Floats) -> tuple[Priors, Floats, Bools]:
+    """Return the posteriors of all filters, the evidence, and which regions have any."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        spread = prior.var + 1.0 / info_mat
+        surprise = np.square(info_vec / info_mat - prior.mean) / spread
+    evidence, informed = _evidence(spread, surprise, info_mat)
+    return _updated(prior, info_vec, info_mat, info_vec, info_mat, None), evidence, informed
+
+
+def _fuse_groups(prior: Priors, sums: GroupedSums, bounded: bool) -> tuple[Priors, Floats, Bools]:
+    """Return the same for records of groups: every filter compares a sum with the sum that it expects itself.
+
+    Each of n members finds the same evidence in their sum, so it counts 1/n of its logarithm.
+    """
+    shape, groups = prior.mean.shape, sums.groups
+    y, info = (np.broadcast_to(part, shape).reshape(-1, shape[-1]) for part in (sums.y, sums.info))
+    mean, var = (part.reshape(-1, shape[-1]) for part in (prior.mean, prior.var))
+    wide = np.broadcast_to(groups, mean.shape)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        spread = (over_members(var, wide) + 1.0 / info).reshape(shape)
+        if prior.common is not None:
+            spread[_COMMON] += prior.common.added_var(groups)
+        surprise = np.square((y / info - over_members(mean, wide)).reshape(shape)) / spread
+    evidence, informed = _evidence(spread, surprise, sums.info)
+    divided = (part.reshape(shape) for part in divide_sums(y, info, groups, mean, var, bounded=bounded))
+    divided_y, divided_info = divided
+    of_model = divided_y[_MODEL], divided_info[_MODEL]
+    return _updated(prior, divided_y, divided_info, *of_model, groups), evidence / group_sizes(groups), informed
+
+
+def _evidence(spread: Floats, surprise: Floats, info_mat: Floats) -> tuple[Floats, Bools]:
+    """Return the logarithms of the densities of what was measured, (beliefs, N, d), and of which regions it was."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        evidence = -0.5 * (np.log(spread) + (_FREEDOM + 1.0) * np.log1p(surprise / (_FREEDOM - 2.0)))
+    informed: Bools = (info_mat > 0.0) & np.isfinite(evidence).all(axis=0)
+    return np.where(informed, evidence, 0.0), informed
+
+
+def _updated(
+    prior: Priors, info_vec: Floats, info_mat: Floats, model_vec: Floats, model_mat: Floats, groups: Ints | None
+) -> Priors:
+    """Return the posteriors of all filters; `model_vec`, `model_mat`: the information as the model's filter has it."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         precision = 1.0 / prior.var + info_mat
         var = 1.0 / precision
         step = np.where(precision > 0.0, (info_vec - info_mat * prior.mean) * var, 0.0)
-        spread = prior.var + 1.0 / info_mat
-        surprise = np.square(info_vec / info_mat - prior.mean) / spread
-        evidence = -0.5 * (np.log(spread) + (_FREEDOM + 1.0) * np.log1p(surprise / (_FREEDOM - 2.0)))
-    informed: Bools = (info_mat > 0.0) & np.isfinite(evidence).all(axis=0)
-    evidence = np.where(informed, evidence, 0.0)
-    evidence = np.maximum(evidence - evidence.max(axis=0), -_MOST_EVIDENCE)
-    weight = np.exp(prior.weight + part * evidence)
-    weight = (1.0 - _FORGETTING) * weight / weight.sum(axis=0) + _FORGETTING * np.exp(beliefs.weight)
-    mean = prior.mean + step
-    if prior.common is not None:
-        common = prior.common.update(prior.mean[_MODEL], prior.var[_MODEL], info_vec, info_mat)
+    mean, common = prior.mean + step, prior.common
+    if common is not None:
+        common = common.update(prior.mean[_MODEL], prior.var[_MODEL], model_vec, model_mat, groups)
         mean[_COMMON], var[_COMMON] = common.estimate(mean[_MODEL], var[_MODEL])
-    return Bank(mean, var, np.where(informed, np.log(weight), prior.weight))
+    return Priors(mean, var, prior.weight, common)
 
 
 def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> Floats:
@@ -265,15 +323,15 @@ def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> 
         # and a smoother would get negative variances.
         own = np.minimum(carried * bank.var, np.sqrt(bank.var) * np.sqrt(ahead.var))
         own = own + (bank.mean - mean) * (ahead.mean - prior[0])
-    return np.stack([*prior, (_doubtful_weights(bank, beliefs) * own).sum(axis=0)])
+    return np.stack([*prior, _over_beliefs(_doubtful_weights(bank, beliefs) * own)])
 
 
 def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
     """Return mean and variance of the mixture, (N, d); nothing is known where any filter knows nothing."""
-    mean = (_common_weights(bank, beliefs, beliefs.trust, beliefs.trust) * bank.mean).sum(axis=0)
+    mean = _over_beliefs(_common_weights(bank, beliefs, beliefs.trust, beliefs.trust) * bank.mean)
     weight = _doubtful_weights(bank, beliefs)
     with np.errstate(invalid="ignore"):
-        var = (weight * (bank.var + np.square(bank.mean - mean))).sum(axis=0)
+        var = _over_beliefs(weight * (bank.var + np.square(bank.mean - mean)))
     return mean, var
 
 
@@ -282,7 +340,7 @@ def _doubtful_weights(bank: Bank, beliefs: Beliefs) -> Floats:
     start = np.exp(beliefs.weight)
     shared = np.where((beliefs.factor < 1.0).all(axis=-1, keepdims=True), 0.0, start)
     weight = np.maximum(_common_weights(bank, beliefs, start, shared / shared.sum()) - beliefs.silent, 0.0)
-    return np.asarray(weight / weight.sum(axis=0))
+    return np.asarray(weight / _over_beliefs(weight))
 
 
 def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats, shared: Floats) -> Floats:
@@ -294,21 +352,31 @@ def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats, shared: Floats)
     evidence = np.exp(logarithms)
     if not beliefs.joint:
         weight = start * evidence
-        return np.asarray(weight / weight.sum(axis=0))
+        return np.asarray(weight / _over_beliefs(weight))
     regions, common = evidence.shape[-1], start
     for _ in range(_STEPS):
-        weight = evidence / (common * evidence).sum(axis=0)
+        weight = evidence / _over_beliefs(common * evidence)
         mean_weight = common * weight.sum(axis=-1, keepdims=True)
         common = (_PRIOR_REGIONS * start + mean_weight) / (_PRIOR_REGIONS + regions)
     weight = common * evidence
-    apart = weight.sum(axis=0)
+    apart = _over_beliefs(weight)
     total = logarithms.sum(axis=-1, keepdims=True)
     most = total.max(axis=0)
     together = shared * np.exp(total - most)
-    likelihood = together.sum(axis=0)
+    likelihood = _over_beliefs(together)
     odds = np.log(likelihood) + most - np.log(apart).sum(axis=-1, keepdims=True) + _ODDS_TOGETHER
     chance = 1.0 / (1.0 + np.exp(-np.clip(odds, -_MOST_ODDS, _MOST_ODDS)))
     return np.asarray((1.0 - chance) * (weight / apart) + chance * (together / likelihood))
+
+
+def _over_beliefs(values: Floats) -> Floats:
+    """Return the sum over the first axis, one after the other: NumPy adds eight numbers of a single server in another
+    order than those of several, and both have to have the same bits.
+    """
+    total: Floats = values[0]
+    for one in values[1:]:
+        total = total + one
+    return total
 
 
 def complete_banks(arrays: dict[str, NDArray[Any]], fresh: dict[str, NDArray[Any]]) -> None:

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats, Ints
-from dpcrowd.filters.groups import divide_sums, leads, over_members, same_group, spread_values
+from dpcrowd.filters.groups import GroupedSums, divide_sums, leads, over_members, same_group, spread_values
 from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.kernels.engine import Engine, compiled
@@ -155,6 +155,8 @@ class RecordSums:
     scale    (N,) s, with a guard
     full     (N, d, d) Y with full covariances, if they are asked for and any record joins regions into groups; y is
              then not divided among the regions of a group
+    by_groups  receives the sums of records with the same groups, in the order in which they are fused, before they are
+             divided; None: nobody asks for them
     """
 
     y: Floats
@@ -162,6 +164,7 @@ class RecordSums:
     recent: Floats
     scale: Floats
     full: Floats | None = None
+    by_groups: list[GroupedSums] | None = None
 
 
 @dataclass(frozen=True)
@@ -425,6 +428,10 @@ def _add_up_groups(
         here = np.flatnonzero(which.ravel() == number)
         receivers, row = np.unique(rows[here], return_inverse=True)
         y, info = (_add_up(row.ravel(), part[here], len(receivers)) for part in information)
+        if out.by_groups is not None:
+            sums = np.zeros((2, *out.y.shape))
+            sums[0, receivers], sums[1, receivers] = y, info
+            out.by_groups.append(GroupedSums(patterns[number], *sums))
         if full is not None:
             out.y[receivers] += y
             full[receivers] += info[:, :, None] * same_group(patterns[number])

@@ -12,15 +12,17 @@ So the estimate is a function of the set of records, whatever their order.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import predict, predict_matrix, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
-from dpcrowd.filters.groups import own_parts
+from dpcrowd.filters.groups import GroupedSums, group_sizes
 from dpcrowd.filters.learning import combined, predict_bank, update_bank
 from dpcrowd.filters.origins import start_penalty
-from dpcrowd.filters.records import Posterior, RecordSums, RecordTable, Reference, Split, held_pairs, record_sums
+from dpcrowd.filters.records import Posterior, RecordSums, RecordTable, Reference, Split, record_sums
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.bit_spread import Words
 from dpcrowd.network.spread import Holdings
@@ -201,29 +203,34 @@ def _filter_bank(
     priors = predict_bank(bank, model, beliefs, slot)
     prior, prior_var = combined(priors, beliefs)
     known, recent = before
-    reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
+    by_groups: list[GroupedSums] = []
+    reference = _sum(
+        state, slot, active, known, (prior, prior_var), recent if guard else None, engine, by_groups=by_groups
+    )
     doubt = _doubt(state, place)[:, None]
     if state.cross is not None or state.learned is not None:
         doubted = prior, prior_var * doubt
         sums = equivalent_sums(doubted, _fuse(state, slot, active, doubted, reference, engine))
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
     priors.var *= doubt
-    part = _own_parts(state, slot, engine)
-    state.bank.put(place, update_bank(priors, state.y[place], state.info[place], beliefs, part))
+    y, info, grouped = _apart(state.y[place], state.info[place], by_groups)
+    after = update_bank(priors, y, info, beliefs, grouped, bounded=model.course is None)
+    state.bank.put(place, after, active)  # of the others, no sums over groups are kept: their posteriors stay
     state.mean[place], state.mean_var[place] = combined(state.bank.at(place), beliefs)
     state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
 
 
-def _own_parts(state: RelayState, slot: int, engine: Engine) -> Floats | float:
-    """Return which part of the evidence in a slot's records each region counts, (N, d); 1: no record joins regions."""
-    table = state.table(slot)
-    if table.groups is None:
-        return 1.0
-    held = state.holdings(slot, engine)
-    rows, origins = held_pairs(held.indptr, held.indices, table)
-    groups = table.groups[origins]
-    weight = np.broadcast_to(np.square(table.by_region[origins]) / table.var[origins][:, None], groups.shape)
-    return own_parts(rows, groups, weight, state.setting.servers)
+def _apart(y: Floats, info: Floats, by_groups: list[GroupedSums]) -> tuple[Floats, Floats, list[GroupedSums]]:
+    """Return the information of a slot's records in two parts: of regions that no record joins with others, (N, d)
+    each, and of the others by the groups of the records, before it is divided.
+    """
+    joined = np.zeros(y.shape, dtype=np.bool_)
+    for sums in by_groups:
+        joined |= (sums.info > 0.0) & (group_sizes(sums.groups) > 1)
+    grouped = [
+        replace(sums, y=np.where(joined, sums.y, 0.0), info=np.where(joined, sums.info, 0.0)) for sums in by_groups
+    ]
+    return np.where(joined, 0.0, y), np.where(joined, 0.0, info), grouped
 
 
 def _fuse(
@@ -259,6 +266,7 @@ def _sum(
     engine: Engine,
     posterior: Posterior | None = None,
     full: Floats | None = None,
+    by_groups: list[GroupedSums] | None = None,
 ) -> Reference:
     """Sum the information of a slot's records for the servers that are `active`, and update their posteriors, if given.
 
@@ -268,6 +276,7 @@ def _sum(
     priors  means and variances
     recent  with which, and with the priors, the guard compares; None: no guard
     full    receives the matrices of records that join regions into groups, with full covariances
+    by_groups  receives their sums by groups
     """
     place, setting = slot % state.lag, state.setting
     held, table, words, engine = _held_records(state, slot, engine, active)
@@ -294,7 +303,7 @@ def _sum(
     y, info = state.y[slot % len(state.y)], state.info[slot % len(state.info)]
     record_sums(
         held.indptr, held.indices, table, reference, setting.observation, setting.model.one_step_var, state.servers,
-        engine, RecordSums(y, info, state.recent[place], state.scale[place], full), active, posterior, words,
+        engine, RecordSums(y, info, state.recent[place], state.scale[place], full, by_groups), active, posterior, words,
     )  # fmt: skip
     return reference
 

@@ -7,6 +7,7 @@ import pytest
 
 from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.filters.common_level import RETURN, predict_level, start_var
+from dpcrowd.filters.groups import GroupedSums
 from dpcrowd.filters.learning import beliefs_of, complete_banks, predict_bank, reset_bank, start_bank, update_bank
 
 LEVELS = np.array([40.0, 200.0, 900.0])
@@ -35,6 +36,33 @@ def test_it_is_the_joint_filter_of_level_and_deviations() -> None:
         precision = 1.0 / variance + np.square(LEVELS) @ (1.0 / (noise + np.diag(settled)))
         level += LEVELS @ ((values - (1.0 + level) * LEVELS) / (noise + np.diag(settled))) / precision
         variance = 1.0 / precision
+
+
+def test_it_is_the_joint_filter_where_records_have_the_sum_of_all_regions() -> None:
+    """A sum is one measurement: counted once per member, the level would be taken for known after one record."""
+    beliefs, rng = beliefs_of(WHITE), np.random.default_rng(2)
+    bank, noise, ones = start_bank(WHITE, 1, -1), 90000.0, np.ones((1, 3))
+    settled = np.diag(np.square(0.05 * LEVELS))
+    level, variance = 0.0, float((start_var(WHITE.course, -1, np.zeros(3)) - np.diag(settled))[0] / LEVELS[0] ** 2)
+    row = np.ones(3)
+    for slot in range(6):
+        total = 1.7 * LEVELS.sum() + rng.normal(0.0, np.sqrt(noise))
+        prior = predict_bank(bank, WHITE, beliefs, slot)
+        assert prior.common is not None
+        assert prior.common.level == pytest.approx(RETURN * level, rel=0.02)
+        sums = GroupedSums(np.zeros(3, dtype=np.int64), total / noise * ones, ones / noise)
+        bank = update_bank(prior, 0.0 * ones, 0.0 * ones, beliefs, [sums])
+        level, variance = RETURN * level, RETURN**2 * variance + 0.05**2
+        growth = max(1.0 + level, 1.0) ** 2
+        of_sum = row @ (growth * settled + variance * np.outer(LEVELS, LEVELS)) @ row
+        assert prior.common.added_var(np.zeros(3, dtype=np.int64))[0, 0] == pytest.approx(
+            variance * (LEVELS.sum() ** 2 - np.square(LEVELS).sum()), rel=0.02
+        )
+        precision = 1.0 / variance + LEVELS.sum() ** 2 / (noise + row @ settled @ row)
+        level += LEVELS.sum() * (total - (1.0 + level) * LEVELS.sum()) / (noise + row @ settled @ row) / precision
+        variance = 1.0 / precision
+        assert bank.mean[-1, 0].sum() == pytest.approx((1.0 + level) * LEVELS.sum(), rel=0.02)
+        assert bank.var[-1, 0].sum() < of_sum
 
 
 def test_deviations_grow_with_the_crowd_and_do_not_shrink_with_it() -> None:

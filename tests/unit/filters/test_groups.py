@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcrowd.filters.groups import divide_sums, over_members, own_parts
+from dpcrowd.filters.groups import divide_sums, over_members
 from dpcrowd.filters.kalman import update
 
 Floats = NDArray[np.float64]
@@ -35,16 +35,6 @@ def test_a_sum_is_divided_as_the_dense_update_divides_it() -> None:
     assert mean[0][members] == pytest.approx(expected[members])
     assert var[0][members] == pytest.approx(expected_var[members])
     assert (divided[0][0, 1], divided[1][0, 1]) == (y[0, 1], info[0, 1]), "a region by itself keeps its information"
-
-
-def test_members_count_the_evidence_of_a_sum_once_together() -> None:
-    """If each member counted all of it, regions that learn from one another would hear of one record three times."""
-    groups = np.stack([GROUPS, np.arange(4)])
-    sums, both = own_parts(np.array([0, 1]), groups, np.ones((2, 4)), 2)
-    assert sums[GROUPS == 0].sum() == pytest.approx(1.0)
-    assert (both == 1.0).all()
-    weight = np.array([[1.0], [3.0]]) * np.ones(4)
-    assert own_parts(np.array([0, 0]), groups, weight, 1)[0] == pytest.approx([5 / 6, 1.0, 5 / 6, 5 / 6])
 
 
 def test_members_of_which_nothing_is_known_share_what_the_sum_leaves() -> None:
