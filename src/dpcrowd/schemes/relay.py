@@ -46,6 +46,7 @@ from dpcrowd.schemes.relay_groups import choose_groups
 from dpcrowd.schemes.relay_join import FinalisedState, begin_from
 from dpcrowd.schemes.relay_shares import begin_learning, check_learning
 from dpcrowd.schemes.relay_state import GIVEN_UP, RelayState, start_state
+from dpcrowd.schemes.relay_totals import join_all
 
 __all__ = ["AUDIENCE_OF_RECORDS", "GROUPS", "GROUPS_NEED_A_MODEL", "Groups", "Relay", "RelayState", "schedule_offsets"]
 
@@ -184,7 +185,9 @@ class Relay(Scheme):
         pivot = None
         if self.groups == "auto" and due.any():
             _check_shares(shares[:, 0] if shares.shape[1] == 1 else shares)
-            pivot = choose_groups(state, slot, shares, due[:, 0], self.samples_in(state.setting))
+            samples = self.samples_in(state.setting)
+            pivot = choose_groups(state, slot, shares, due[:, 0], samples)
+            pivot[join_all(state, slot, shares, due[:, 0], samples, shift)] = 0
         return RelayPlan(
             slot, shares, due, state.amount, state.amount_var, pivot=pivot, shift=shift, waiting=waiting,
             scheduled=scheduled,
@@ -250,7 +253,8 @@ class Relay(Scheme):
     def fuse(self, state: RelayState, plan: Plan, reading: Reading, messages: Messages, hearing: Hearing) -> None:
         slot, sampled = plan.slot, reading.charge > 0
         if state.own_groups is not None and plan.pivot is not None:
-            state.own_groups = np.where(sampled, plan.pivot, state.own_groups)
+            by_region = sampled & plan.pivot.any(axis=1, keepdims=True)  # the sum of all is nothing to go on from
+            state.own_groups = np.where(by_region, plan.pivot, state.own_groups)
         state.shift, state.waiting = self._moved_after(state, plan, sampled)
         if state.setting.share_width > 0.0 and state.learned is None:
             begin_learning(state, plan.shares)

@@ -51,7 +51,19 @@ from dpcrowd.schemes.records import ungrouped
 from dpcrowd.schemes.relay_filter import diagonal
 from dpcrowd.schemes.relay_state import RelayState, servers_per_run
 
-__all__ = ["choose_groups", "grouped_var", "new_groups", "reductions", "settled_var", "slot_information"]
+__all__ = [
+    "choose_groups",
+    "deviations",
+    "grouped_var",
+    "is_tolerable",
+    "new_groups",
+    "record_var",
+    "reductions",
+    "released",
+    "settled_var",
+    "shares_of_peers",
+    "slot_information",
+]
 
 _LARGEST_SUM = 4.0
 _STAYS = 2.0
@@ -73,7 +85,7 @@ def slot_information(shares: Floats, noise_var: float, samples: int, length: int
     return float(samples / length * (shares * shares / variance).sum())
 
 
-def settled_var(transition: Floats, process_var: Floats, information: float) -> Floats:
+def settled_var(transition: Floats, process_var: Floats, information: Floats | float) -> Floats:
     """Return the variance in which a filter settles: M of 1/M = 1/(a^2 M + q) + information.
 
     >>> float(settled_var(np.array(1.0), np.array(0.5), 1.0))
@@ -98,15 +110,13 @@ def choose_groups(state: RelayState, slot: int, shares: Floats, due: Bools, samp
     groups = np.tile(ungrouped(setting.regions), (setting.servers, 1))
     if setting.regions < 2:
         return groups
-    level, level_var = _released(state)
+    level, level_var = released(state)
     if setting.model.course is None:
         level = nonnegative_view(np.where(np.isfinite(level_var), level, np.nan), level_var)
-    noise_var = setting.tuning.alpha * float(state.amount_var.max())
-    per_run = setting.servers // setting.runs if setting.peers is None else 1
-    networks = shares.reshape(-1, servers_per_run(setting)) if setting.peers is None else setting.peers.shares[None]
+    noise_var, networks = record_var(state), shares_of_peers(state, shares)
     length = setting.need_guarantee().length
     for row in np.flatnonzero(due):
-        information = slot_information(networks[row // per_run], noise_var, samples, length)
+        information = slot_information(networks[row], noise_var, samples, length)
         before = state.own_groups[row]
         fresh = new_groups(setting.model, information, level[row], level_var[row])
         stays = is_tolerable(before, setting.model, information, level[row], level_var[row])
@@ -114,7 +124,20 @@ def choose_groups(state: RelayState, slot: int, shares: Floats, due: Bools, samp
     return groups
 
 
-def _released(state: RelayState) -> tuple[Floats, Floats]:
+def record_var(state: RelayState) -> float:
+    """Return alpha times the variance of a record's noise."""
+    return state.setting.tuning.alpha * float(state.amount_var.max())
+
+
+def shares_of_peers(state: RelayState, shares: Floats) -> Floats:
+    """Return the shares of all servers of each server's network, (N, m), from the shares of the servers (N, 1)."""
+    setting = state.setting
+    if setting.peers is not None:
+        return np.broadcast_to(setting.peers.shares, (setting.servers, len(setting.peers.shares)))
+    return np.repeat(shares.reshape(setting.runs, -1), servers_per_run(setting), axis=0)
+
+
+def released(state: RelayState) -> tuple[Floats, Floats]:
     """Return what each server has released last, or what the course says before that: means and variances, (N, d)."""
     if int(state.last) < 0:
         mean, var, known = state.base, state.base_var, state.base_known
@@ -181,7 +204,7 @@ def is_tolerable(before: Ints, model: ProcessModel, information: float, level: F
 
 def _tells_nothing(model: ProcessModel, information: float, level_var: Floats, factor: float = 1.0) -> Bools:
     """Return of which regions records tell next to nothing, (d,); `factor`: of the limits."""
-    a, spread = _deviations(model, level_var)
+    a, spread = deviations(model, level_var)
     learned = spread - model.noise_var / (1.0 - a * a)
     by_course = _remaining(a, spread, information) < 1.0 - factor * _TELLS_NOTHING
     by_learning = _remaining(np.maximum(a, _LASTING), learned, information) < 1.0 - factor * _TELLS_LITTLE
@@ -196,7 +219,7 @@ def _remaining(transition: Floats, spread: Floats, information: float) -> Floats
 
 def _worth_of_sums(model: ProcessModel, information: float, level_var: Floats, members: Bools) -> float:
     """Return how much the sums of a group tell of its `members` (d,), with records of each by itself as the unit."""
-    a, spread = _deviations(model, level_var)
+    a, spread = deviations(model, level_var)
     members = members & (spread > 0.0)
     if model.region_correlation is None or not members.any():
         return 0.0
@@ -221,7 +244,7 @@ def reductions(a: Floats, spread: Floats, information: float, correlation: float
     return np.asarray(spread * spread / (spread + noise)), np.asarray(joined)
 
 
-def _deviations(model: ProcessModel, level_var: Floats) -> tuple[Floats, Floats]:
+def deviations(model: ProcessModel, level_var: Floats) -> tuple[Floats, Floats]:
     """Return a and the variance of each region around its course, (d,): as learned, if that is more than it says."""
     a = np.broadcast_to(model.diagonal_transition, level_var.shape)
     settled = model.noise_var / (1.0 - a * a)

@@ -4,6 +4,10 @@ Servers choose groups while they run, from what they have released (`schemes.rel
 same rules what they would choose at the expected levels, and what the error of each member is. With a process model
 the members differ in a known way, and independent regions gain nothing by being joined; regions that rise and fall
 together do. The correlation of the model says whether they do; where its file does not have it, none are joined.
+
+Where single records say little, some records have the sum of all regions (`schemes.relay_totals`), which shows soonest
+whether the crowd has moved as a whole. The errors here are those of a crowd that has not, so the sums may look worth
+nothing: they are recommended unless they cost more than 1%.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.schemes.prediction import PublicFacts, record_noise
 from dpcrowd.schemes.relay import Groups
 from dpcrowd.schemes.relay_groups import grouped_var, new_groups, reductions, slot_information
+from dpcrowd.schemes.relay_totals import part_of_totals, remaining_variance
 from dpcrowd.sim.planner.predict import MEAN_ABSOLUTE, Prediction
 from dpcrowd.sim.planner.skewed import errors_around_model
 
@@ -27,6 +32,9 @@ _UNKNOWN = (
 )
 _WORTH_IT = 0.98
 """Groups are recommended if they leave at most this part of the total error."""
+_WORTH_WATCHING = 1.01
+"""Likewise, where records have the sum of all regions."""
+_TOTALS = {0.5: "every second record", 1.0: "every record"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,7 @@ class GroupsPlan:
     total_error    sum of the regions' expected absolute errors over the sum of their levels, without groups
     grouped_error  the same with groups
     in_use         whether the network file that is planned with has groups already
+    totals         which part of all records has the sum of all regions: 0, 0.5 or 1
     """
 
     recommended: Groups
@@ -45,6 +54,7 @@ class GroupsPlan:
     total_error: float
     grouped_error: float
     in_use: bool = False
+    totals: float = 0.0
 
     def remark(
         self, regions: int, course: bool, file: str | None = None, correlation: float | None = None
@@ -54,7 +64,7 @@ class GroupsPlan:
         file         the network file that has groups already; None: they would be new
         correlation  of two regions, if a process model says it
         """
-        if self.draws == regions:
+        if self.draws == regions and not self.totals:
             return _UNKNOWN.format(file) if file is not None and course and correlation is None else None
         with_groups, without = (f"{float(f'{100 * e:.3g}'):,g}%" for e in (self.grouped_error, self.total_error))
         change = f"{with_groups} of all people instead of {without}"
@@ -63,6 +73,9 @@ class GroupsPlan:
             same = with_groups == without
             return self._remark_in_use(regions, course, file, number, change, same, correlation)
         joined = f"of {regions} regions, servers would join the small ones into groups with {number} of noise"
+        if self.totals:
+            joined = f"{_TOTALS[self.totals]} would have the sum of all {regions} regions with one draw of noise"
+            joined += ", which shows soonest whether the crowd has moved as a whole"
         if self.recommended == "auto":
             return f'{joined}: a total error of {change}. Give groups = "auto" (--groups auto).'
         if course:
@@ -79,6 +92,8 @@ class GroupsPlan:
             f"'{file}' has groups = \"auto\": of {regions} regions, servers join the small ones into groups with "
             f"{number} of noise"
         )
+        if self.totals:
+            in_use = f"'{file}' has groups = \"auto\": {_TOTALS[self.totals]} has the sum of all {regions} regions"
         effect = "the same total error with and without" if same else f"a total error of {change} without groups"
         if self.recommended == "auto":
             return f"{in_use}: {effect}. The errors above are those without groups."
@@ -114,6 +129,18 @@ def plan_groups(facts: PublicFacts, prediction: Prediction) -> GroupsPlan:
             change = np.divide(with_groups, without, out=np.ones_like(spread), where=without > 0.0)
             variances = np.square(prediction.deviation)[members] * change
             grouped[members] = errors_around_model(prediction.levels, variances, members)[0]
-    before, after = prediction.total_error, float(grouped.sum()) / prediction.people
-    recommended: Groups = "auto" if after <= _WORTH_IT * before else "off"
-    return GroupsPlan(recommended, len(np.unique(groups)), before, after)
+    before = prediction.total_error
+    totals = 0.0
+    if model.course is not None:
+        rate = prediction.samples / facts.guarantee.length
+        public = (model, facts.shares, noise, rate, np.square(prediction.deviation))
+        totals = part_of_totals(*public)
+        if totals:
+            with_sums, without = (remaining_variance(*public, part) for part in (totals, 0.0))
+            change = np.divide(with_sums, without, out=np.ones_like(without), where=without > 0.0)
+            variances = np.square(prediction.deviation) * change
+            grouped = errors_around_model(prediction.levels, variances, range(model.regions))[0]
+    after = float(grouped.sum()) / prediction.people
+    limit = _WORTH_WATCHING if totals else _WORTH_IT
+    recommended: Groups = "auto" if after <= limit * before else "off"
+    return GroupsPlan(recommended, len(np.unique(groups)), before, after, totals=totals)

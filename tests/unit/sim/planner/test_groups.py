@@ -66,6 +66,24 @@ def test_with_a_model_regions_that_go_together_gain() -> None:
     assert unknown.remark(12, True, "net.toml", 0.0) is None
 
 
+def test_sums_of_all_regions_are_recommended_where_single_records_say_little() -> None:
+    """Errors of a crowd that stays do not show what sums are for; a plan would advise against them."""
+    rng = np.random.default_rng(2)
+    counts = rng.poisson(np.linspace(2.0, 30.0, 20) * rng.gamma(60.0, 1.0 / 60.0, (300, 1)))
+    model = dpcrowd.fit(counts_from_array(counts), source="drawn for this test")
+    weak = dpcrowd.plan(model=model, **(NETWORK | {"servers": 20, "epsilon": 0.1, "epsilons": [0.1]}))
+    assert weak.groups is not None
+    assert (weak.groups.totals, weak.groups.recommended) == (1.0, "auto")
+    assert weak.groups.grouped_error < 1.01 * weak.groups.total_error
+    assert any("every record would have the sum of all 20 regions" in remark for remark in weak.remarks)
+    assert weak.summary()["groups"]["totals"] == 1.0
+    precise = dpcrowd.plan(model=model, **(NETWORK | {"epsilon": 50.0, "epsilons": [50.0]}))
+    assert precise.groups is not None
+    assert precise.groups.totals == 0.0
+    half = GroupsPlan("auto", 20, 0.2, 0.19, in_use=True, totals=0.5).remark(20, True, "net.toml", 0.1)
+    assert "'net.toml' has groups = \"auto\": every second record has the sum of all 20 regions" in str(half)
+
+
 def test_the_remark_is_readable_where_groups_change_nothing_or_there_is_one_draw() -> None:
     """A reader of "1 draws of noise: 85.6% instead of 85.6%" looks for a difference that is not there."""
     same = GroupsPlan("off", 1, 0.8561, 0.8562).remark(40, course=True, correlation=0.123)
