@@ -49,7 +49,7 @@ from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting, 
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
 
-__all__ = ["FilterScheme", "FilterState", "absorb_few", "few_speak", "filter_start"]
+__all__ = ["FilterScheme", "FilterState", "absorb_few", "few_speak", "filter_start", "filter_variance"]
 
 _FEW = 0.4
 """Above this share of speakers, reading what each server hears is faster than adding to what others hear."""
@@ -331,11 +331,7 @@ class FilterScheme(Scheme):
         speaks = self._speaks(plan)
         estimate = state.posterior
         if state.setting.form == "diagonal":
-            variance = state.posterior_var if state.staying is None else state.posterior_var + state.staying.extra
-            if state.divided is not None:
-                variance = variance + np.square(state.divided.deviation)
-            if state.drift is not None:
-                variance = variance + drift_var(state.drift)
+            variance = filter_variance(state)
             if not np.isfinite(variance).all():
                 estimate = np.where(np.isfinite(variance), estimate, np.nan)
         else:
@@ -344,6 +340,16 @@ class FilterScheme(Scheme):
                 estimate = np.where(state.known[:, None], estimate, np.nan)
                 variance = np.where(state.known[:, None], variance, np.inf)
         return Release(plan.slot, estimate, variance, plan.due, reading.charge, speaks)
+
+
+def filter_variance(state: FilterState) -> Floats:
+    """Return the variances of estimates in diagonal form, with the errors that the filter does not know of, (N, d)."""
+    variance = state.posterior_var if state.staying is None else state.posterior_var + state.staying.extra
+    if state.divided is not None:
+        variance = variance + np.square(state.divided.deviation)
+    if state.drift is not None:
+        variance = variance + drift_var(state.drift)
+    return variance
 
 
 def _spread(setting: Setting, plan: Plan, reading: Reading, known: Bools) -> Floats:

@@ -5,9 +5,10 @@ DPeGaSus, and our versions of the baselines. A server floods in every slot ("con
 schemes). The average never feeds back into the scheme below: each server's own estimate is the one it has alone.
 
 The variance of the average of n independent errors is the sum of their variances over n^2. The errors of filters are
-not independent: all miss the same change of the truth. For these, the variance released is the square of the mean
-standard deviation, which no correlation can exceed. Values that are repeated (`Sample`) have both parts: their samples
-are independent, and what was added to the variance since then is the same for all.
+not independent: all miss the same change of the truth. How much of them is shared follows from the variances of a
+filter (`filters.shared_errors`); in the matrix form, and in the paper's own experiments, the variance released is the
+square of the mean standard deviation, which no correlation can exceed. Values that are repeated (`Sample`) have both
+parts: their samples are independent, and what was added to the variance since then is the same for all.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.shared_errors import average_var, follow_shared, start_shared
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Noise
 from dpcrowd.schemes.ba import BA
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.bd import BD
 from dpcrowd.schemes.fast import FAST
+from dpcrowd.schemes.filtering import FilterState, filter_variance
 from dpcrowd.schemes.kalman_uniform import KalmanUniform
 from dpcrowd.schemes.messages import EstimateMessages
 from dpcrowd.schemes.pegasus import PeGaSus
@@ -51,12 +54,14 @@ class FloodingState:
 
     fresh_var  the mean variance of the samples of which values are repeated; None: other schemes, and the paper's own
                experiments, which have its intervals
+    shared     what the error of the filter below shares with those of others, (N, d); None likewise
     """
 
     inner: Any
     average: NDArray[np.float64]
     average_var: NDArray[np.float64]
     fresh_var: NDArray[np.float64] | None = field(default=None, kw_only=True, metadata={"later": True})
+    shared: NDArray[np.float64] | None = field(default=None, kw_only=True, metadata={"later": True})
 
 
 class Flooding(Scheme):
@@ -89,17 +94,25 @@ class Flooding(Scheme):
     def start(self, setting: Setting) -> FloodingState:
         self.check(setting)
         unknown = np.full((setting.servers, setting.regions), np.nan)
-        divides = self.inner.independent_samples and setting.observation == "binomial"
-        return FloodingState(
-            self.inner.start(setting), unknown, unknown, fresh_var=np.zeros_like(unknown) if divides else None
-        )
+        inner = self.inner.start(setting)
+        state = FloodingState(inner, unknown, unknown)
+        if setting.observation == "binomial" and self.inner.independent_samples:
+            state.fresh_var = np.zeros_like(unknown)
+        elif setting.observation == "binomial" and isinstance(inner, FilterState) and setting.form == "diagonal":
+            state.shared = start_shared(inner.posterior_var)
+        return state
 
     def plan(self, state: FloodingState, slot: int, shares: NDArray[np.float64]) -> Plan:
         return self.inner.plan(state.inner, slot, shares)
 
     def perturb(self, state: FloodingState, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
         reading = self.inner.perturb(state.inner, plan, counts, noise)
+        before = state.inner.posterior_var if state.shared is not None else None
         self.inner.fuse(state.inner, plan, reading, self.inner.message(state.inner, plan, reading), Hearing())
+        if state.shared is not None and before is not None and plan.prior_var is not None:
+            carried = state.inner.setting.model.carried(plan.slot)
+            after = state.inner.posterior_var
+            state.shared = follow_shared(state.shared, before, plan.prior_var, after, carried)
         return reading
 
     def message(self, state: FloodingState, plan: Plan, reading: Reading) -> EstimateMessages:
@@ -123,7 +136,21 @@ class Flooding(Scheme):
                 sampled = np.minimum(state.fresh_var, mean_var)
                 state.average_var = sampled / senders + (mean_var - sampled)
             else:
-                state.average_var = np.square(sums[:, 2 * regions : -1] / senders)
+                deviation, mean_var = sums[:, 2 * regions : -1] / senders, sums[:, regions : 2 * regions] / senders
+                part = np.ones(1) if state.shared is None else self._shared_part(state)
+                state.average_var = average_var(part, deviation, mean_var, senders)
+
+    @staticmethod
+    def _shared_part(state: FloodingState) -> NDArray[np.float64]:
+        """Return which part of the variance of each server's own estimate is that of errors that all share, (N, d)."""
+        inner, shared = state.inner, state.shared
+        own = inner.posterior_var - shared
+        if inner.staying is not None:  # each server has its own users
+            own = own + inner.staying.extra
+        variance = filter_variance(inner)
+        return np.asarray(
+            1.0 - np.divide(own, variance, out=np.zeros_like(own), where=np.isfinite(variance) & (variance > 0.0))
+        )
 
     def release(self, state: FloodingState, plan: Plan, reading: Reading) -> Release:
         local = self.inner.release(state.inner, plan, reading)
