@@ -47,6 +47,7 @@ _SMOOTHED = "/v1/estimates?smoothed=true&measurements=true"
 _PATHS = (
     *("/readyz", "/healthz", "/v1/network", "/v1/budget", "/v1/quality", "/metrics"),
     *("/v1/estimates/latest", "/v1/estimates", _SMOOTHED, "/v1/estimates?view=nonnegative"),
+    *("/v1/estimates?view=median", "/v1/history?view=median"),
     *("/v1/history?view=nonnegative", "/v1/neighbours", "/v1/topology", "/v1/readiness", "/page.json"),
 )
 

@@ -23,6 +23,11 @@ _NARROW_COSTS = ("frequency", "packets/slot")
 _WIDTH = 120  # of the table without --wide
 _HIDDEN = "--wide shows RMSE, ACE, bytes, latency, speed, and what users would pay who move or roam."
 
+_VIEWS = {
+    "nonnegative": "non-negative view of the estimates, with the same total of all regions:",
+    "median": "median view of the estimates, the numbers that are closest most often:",
+}
+
 _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itself reports, and no guarantee."
 
 
@@ -116,6 +121,11 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
     "--nonnegative",
     is_flag=True,
     help="Also score a view of the estimates without negative numbers, in which the total of the regions stays.",
+)
+@click.option(
+    "--median",
+    is_flag=True,
+    help="Also score the median of what is known of each count: the number that is closest most often.",
 )
 @click.option("--smoothed", is_flag=True, help="relay: also estimate past slots with the records that came later.")
 @click.option(
@@ -226,10 +236,11 @@ def _print_table(result: Any, *, wide: bool) -> None:
     rows = result.summary()
     columns = _columns(result, rows, wide=wide)
     print_columns(out, columns, None if wide else _WIDTH)
-    nonnegative = _nonnegative_columns(rows)
-    if nonnegative:
-        out.print("non-negative view of the estimates, with the same total of all regions:", markup=False)
-        print_columns(out, {"scheme": columns["scheme"], **nonnegative})
+    for view, heading in _VIEWS.items():
+        scores = _view_columns(rows, view)
+        if scores:
+            out.print(heading, markup=False)
+            print_columns(out, {"scheme": columns["scheme"], **scores})
     by_size = _size_columns(rows)
     if len(by_size) > 1:
         out.print("MAE by the number of people in a region, with the share of such cells:", markup=False)
@@ -269,11 +280,11 @@ def _columns(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> dict[str
     return columns
 
 
-def _nonnegative_columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the errors of the non-negative view; nothing if it was not asked for."""
-    if not any("nonnegative" in row for row in rows):
+def _view_columns(rows: list[dict[str, Any]], view: str) -> dict[str, list[str]]:
+    """Return the errors of a view; nothing if it was not asked for."""
+    if not any(view in row for row in rows):
         return {}
-    scores = [row["nonnegative"] for row in rows]
+    scores = [row[view] for row in rows]
     return {
         "total error": [_number(score["total_error"]["mean"]) for score in scores],
         "MAE": [_number(score["mae"]["mean"]) for score in scores],

@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import DpcrowdError, MissingExtra
+from dpcrowd.filters.median import median_view
 from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.node.api.views import EstimateObject, EstimateRow
+from dpcrowd.schemes.base import Z95
 
 __all__ = ["COLUMNS", "Estimates", "from_json", "joined"]
 
@@ -115,6 +117,15 @@ class Estimates:
             rows = self.slot == slot
             view[rows] = nonnegative_view(self.estimate[rows], variance[rows])
         return view
+
+    @property
+    def median(self) -> NDArray[np.float64]:
+        """Return the median of what is known of each count, one number per row; NaN as long as nothing is known.
+
+        It is the number that is closest most often, for reading small counts. It is biased downwards: take sums and
+        averages of `estimate`. The same as `estimate_median` of the API (`?view=median`), up to rounding.
+        """
+        return median_view(self.estimate, np.square((self.high - self.low) / (2.0 * Z95)))
 
     def to_numpy(self) -> NDArray[np.void]:
         """Return a structured array: one record per row."""

@@ -75,6 +75,7 @@ class SimulationConfig:
     turnover: float = 1.0
     composition: float | None = None
     nonnegative: bool = False
+    median: bool = False
     share_width: float = 0.0
 
     def __post_init__(self) -> None:

@@ -95,6 +95,7 @@ def configure(
     keep_estimates: bool = False,
     smoothed: bool = False,
     nonnegative: bool = False,
+    median: bool = False,
     slots: int | None = None,
     regions: Sequence[str] | None = None,
     process_var: object | None = None,
@@ -137,6 +138,7 @@ def configure(
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
     gaps              slots that a file of counts leaves out: "error" refuses it, "zero" counts nobody in them
     nonnegative       also score the non-negative view of the estimates (`filters.nonnegative`)
+    median            also score the median view of the estimates (`filters.median`)
     burn_in           slots at the beginning that are not scored; default: 20, or a tenth of all if there are no more
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
     tuning            parameters of sampling, budget and grouping, or a file of `dpcrowd tune`, which contains A and Q,
@@ -251,6 +253,7 @@ def configure(
         keep_estimates=keep_estimates,
         smoothed=smoothed,
         nonnegative=nonnegative,
+        median=median,
         fitted=fitted,
         learn=fitted is not None if learn is None else learn,
         turnover=_turnover(turnover, users, observation, known_shares),

@@ -187,6 +187,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         *_planned(config),
         *_uncalibrated(config),
         *_narrow(config, records),
+        *_mostly_empty(config, records),
         *_incomplete(records),
         *_exhausted(config, records),
     ]
@@ -335,6 +336,24 @@ def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str
             f"{reason}."
         )
     return remarks
+
+
+def _mostly_empty(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    """Return a remark if a guess of 0 would be closer than estimates are, since most counts are 0.
+
+    That guess has a total error of 1. Where few counts are 0, such an error is noise, which the table shows by itself.
+    """
+    empty = [mean_with_interval(record.empty).mean or 0.0 for record in records if record.empty is not None]
+    errors = {record.label: mean_with_interval(record.total_error).mean for record in records}
+    worse = [label for label, error in errors.items() if error is not None and error > 1.0]
+    if not worse or max(empty, default=0.0) <= 0.5:
+        return []
+    view = "the median view has" if config.median else "--median (in Python: median=True) shows"
+    return [
+        f"a guess of 0 everywhere, whose total error is 1, would be closer than {', '.join(worse)}: estimates are "
+        f"expected counts, and most counts here ({max(empty):.0%}) are 0. For each count {view} the number that is "
+        "closest most often."
+    ]
 
 
 def _incomplete(records: Sequence[RunRecords]) -> list[str]:

@@ -7,11 +7,13 @@ be kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats, Ints, PerRun, PerRunAndSlot
+from dpcrowd.filters.median import median_view
 from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.network.costs import last_arrival, message_bytes, packets, relayed_bytes
 from dpcrowd.network.spread import Traffic
@@ -37,6 +39,7 @@ __all__ = ["Recorder", "RunRecords"]
 
 _BLOCK = 32
 _LATENCY_SLOTS = 32  # delays of flooding in a changing network are measured in this many evenly spread slots
+_VIEWS = {"nonnegative": nonnegative_view, "median": median_view}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +62,8 @@ class RunRecords:
     exhausted_at              (runs, servers) the slot from which on a server has no budget for another sample; NaN
                               where that does not happen; None for a scheme without a finite guarantee
     nonnegative_total_error, nonnegative_mae   of the non-negative view of the estimates, if asked for
+    median_total_error, median_mae   of the median view, if asked for; NaN for a scheme without variances
+    empty                     share of the cells (a region in a slot) in which nobody is; None in stored results
     """
 
     label: str
@@ -89,6 +94,9 @@ class RunRecords:
     exhausted_at: Floats | None = None
     nonnegative_total_error: PerRun | None = None
     nonnegative_mae: PerRun | None = None
+    median_total_error: PerRun | None = None
+    median_mae: PerRun | None = None
+    empty: PerRun | None = None
 
 
 class Recorder:
@@ -103,7 +111,8 @@ class Recorder:
         self._variances = np.empty((_BLOCK, self._all, regions))
         self._errors = np.empty((6, slots, len(runs)))
         self._absolute = np.empty((2, slots, len(runs), regions))  # sums over servers, and how many servers
-        self._view_errors = np.zeros((slots, len(runs)))  # of the non-negative view: sums over servers and regions
+        # Of each view that is asked for, sums over servers and regions: absolute errors, the truth, and how many.
+        self._views = {name: np.zeros((3, slots, len(runs))) for name in _VIEWS if getattr(config, name)}
         self._spoke = np.zeros((slots, self._all), dtype=np.bool_)
         self._sampled = np.zeros((slots, len(runs)))
         columns = regions if config.accounting == "per-region" else 1
@@ -174,9 +183,10 @@ class Recorder:
         self._errors[4, first : first + count] = squared_error(estimates, truth)
         self._errors[5, first : first + count] = nan_mean(np.where(np.isinf(variances), np.nan, variances), (2, 3))
         self._absolute[:, first : first + count] = absolute_sums(estimates, truth)
-        if self._config.nonnegative:
-            view = nonnegative_view(estimates, variances)
-            self._view_errors[first : first + count] = absolute_sums(view, truth)[0].sum(axis=2)
+        for name, sums in self._views.items():
+            errors, servers = absolute_sums(_VIEWS[name](estimates, variances), truth)
+            for place, values in enumerate((errors, truth * servers, servers)):
+                sums[place, first : first + count] = values.sum(axis=2)
         if self._config.keep_estimates:
             self._blocks.append((estimates.copy(), variances.copy()))
 
@@ -199,10 +209,6 @@ class Recorder:
         with np.errstate(divide="ignore", invalid="ignore"):
             total_error, mae = errors / people, errors / estimates
         total_error[people == 0] = np.nan  # no people: there is nothing that the error could be a part of
-        view_errors = np.ascontiguousarray(self._view_errors[start:].T).sum(axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            view_total = np.where(people == 0, np.nan, view_errors / people)
-            view_mae = view_errors / estimates
         arrays = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._blocks, strict=True)]
         return RunRecords(
             label=self._entrant.label,
@@ -231,9 +237,19 @@ class Recorder:
             smoothed=None if history is None else self._smoothed(history),
             by_size=by_size,
             exhausted_at=self._exhausted(),
-            nonnegative_total_error=view_total if self._config.nonnegative else None,
-            nonnegative_mae=view_mae if self._config.nonnegative else None,
+            empty=_over_slots((self._truth[start:] == 0).mean(axis=2)),
+            **self._view_scores(start),
         )
+
+    def _view_scores(self, start: int) -> dict[str, Any]:
+        """Return total error and MAE of each view that was asked for, of the cells in which there is one."""
+        scores = {}
+        for name, sums in self._views.items():
+            errors, people, views = (np.ascontiguousarray(values[start:].T).sum(axis=1) for values in sums)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                scores[f"{name}_total_error"] = np.where(people == 0, np.nan, errors / people)
+                scores[f"{name}_mae"] = errors / views
+        return scores
 
     def _by_size(self, start: int) -> Floats:
         """Return (runs, sizes, 3): sums of absolute errors and of the truth, and numbers of estimates.

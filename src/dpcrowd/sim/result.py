@@ -48,7 +48,8 @@ METRICS = (
     "rmse",
 )
 _ERRORS = ("are", "ace", "total_error", "mae", "rmse")
-_NONNEGATIVE = ("nonnegative_total_error", "nonnegative_mae")
+_VIEWS = ("nonnegative", "median")
+_OF_VIEWS = ("total_error", "mae")
 _PAID = ("epsilon_paid_server", "epsilon_paid_moving", "epsilon_paid_roaming")
 
 
@@ -215,7 +216,7 @@ class SimulationResult:
                 rows[f"smoothed_{metric}"] = [
                     value for record in self.records.values() for value in _smoothed_column(record, metric)
                 ]
-        for name in _NONNEGATIVE:
+        for name in (f"{view}_{metric}" for view in _VIEWS for metric in _OF_VIEWS):
             columns = [getattr(record, name) for record in self.records.values()]
             if all(column is not None for column in columns):
                 rows[name] = [value for column in columns for value in _as_list(column)]
@@ -287,10 +288,10 @@ def _summary(record: RunRecords) -> dict[str, Any]:
         interval = None if mean.ci95 is None else list(mean.ci95)
         coverage = mean_with_interval(record.smoothed.coverage95).mean
         entry["smoothed"] = {"are": {"mean": mean.mean, "ci95": interval}, "coverage95": coverage}
-    if record.nonnegative_total_error is not None and record.nonnegative_mae is not None:
-        entry["nonnegative"] = {
-            name.removeprefix("nonnegative_"): _mean(getattr(record, name)) for name in _NONNEGATIVE
-        }
+    for view in _VIEWS:
+        scores = {metric: getattr(record, f"{view}_{metric}") for metric in _OF_VIEWS}
+        if all(score is not None for score in scores.values()):
+            entry[view] = {metric: _mean(score) for metric, score in scores.items()}
     entry["server_slots_per_second"] = record.server_slots / record.seconds if record.seconds > 0 else None
     return entry
 

@@ -114,6 +114,7 @@ def _non_private(config: SimulationConfig, runs: Sequence[int]) -> RunRecords:
     entrants = (Entrant(NonPrivate.name, NonPrivate(), None),)
     beta = config.beta if config.has_consensus else None  # one that was never checked against the links
     short = replace(config, entrants=entrants, beta=beta, keep_estimates=False, smoothed=False)
+    short = replace(short, nonnegative=False, median=False)
     return merge_records([run_batch(short, batch)[0] for batch in batches(short, runs, 1)])
 
 

@@ -266,14 +266,16 @@ def test_the_table_fits_a_narrow_terminal(
 
     monkeypatch.setattr("dpcrowd.cli.console.console", lambda: Console(width=80, highlight=False))
     data = write_sizes(tmp_path / "sizes.csv")
-    assert main(tiny_words("fast,dkalman-uniform", "--data", str(data), "--slots", "60", "--nonnegative")) == 0
+    views = ("--nonnegative", "--median")
+    assert main(tiny_words("fast,dkalman-uniform", "--data", str(data), "--slots", "60", *views)) == 0
     lines = capsys.readouterr().out.splitlines()
     tables = lines[: next(number for number, line in enumerate(lines) if line.startswith("promise"))]
     assert all(len(line) <= 80 for line in tables)
     assert not any("…" in line for line in tables)
     assert {"ARE", "MAE", "coverage"} <= set(lines[0].split()), "accuracy comes first"
-    (view,) = (number for number, line in enumerate(lines) if line.startswith("non-negative view"))
-    assert lines[view + 1].split() == ["scheme", "total", "error", "MAE"], "a table of its own, not divided"
+    for name in ("non-negative view", "median view"):
+        (view,) = (number for number, line in enumerate(lines) if line.startswith(name))
+        assert lines[view + 1].split() == ["scheme", "total", "error", "MAE"], "a table of its own, not divided"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from dpcrowd.client.tables import COLUMNS, Estimates, from_json, joined
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.api.views import EstimateObject, EstimateRow
+from dpcrowd.schemes.base import half_width
 
 ROWS = [
     EstimateObject(7, "2026-01-01T00:07:00Z", "north", -3.5, -5.0, -2.0, True),
@@ -141,3 +142,20 @@ def test_the_non_negative_view_keeps_the_total_of_each_slot() -> None:
     )
     assert table.nonnegative[:3].tolist() == [6.0, 0.0, 3.0]
     assert np.isnan(table.nonnegative[3])
+
+
+def test_the_median_view_is_that_of_the_node() -> None:
+    """An interval is twice 1.96 standard deviations; taken for one, small counts would all become 0."""
+    estimate, variance = np.array([0.3, 2.6, 50.0, -1.0, np.nan]), np.array([0.3, 3.0, 30.0, 4.0, 1.0])
+    half = half_width(variance)
+    table = Estimates(
+        slot=np.array([1, 1, 1, 2, 2]),
+        start=np.array(["2026-01-01"] * 5, dtype="datetime64[ns]"),
+        region=np.array(["a", "b", "c", "a", "b"]),
+        estimate=estimate,
+        low=estimate - half,
+        high=estimate + half,
+        sampled=np.ones(5, dtype=np.bool_),
+    )
+    assert table.median[:4].tolist() == [0.0, 2.0, 50.0, 0.0]
+    assert np.isnan(table.median[4])

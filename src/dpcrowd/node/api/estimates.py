@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from dpcrowd.errors import MissingExtra
 from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.rights import guarded
-from dpcrowd.node.api.rows import ENCODERS, select
+from dpcrowd.node.api.rows import ENCODERS, VIEWS, View, select
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.ingest.batch import LAST_NS, parse_time
 from dpcrowd.node.release import SlotRelease
@@ -26,10 +26,10 @@ __all__ = [
     "QueryRefused",
     "check_names",
     "chosen_regions",
+    "chosen_view",
     "refusing",
     "routes",
     "slot_number",
-    "wants_view",
 ]
 
 DEFAULT_ROWS, MOST_ROWS = 100_000, 250_000
@@ -57,20 +57,20 @@ def routes(context: Context) -> list[BaseRoute]:
 
     async def latest(request: Request) -> Response:
         check_names(request.query_params, {"region", "view"})
-        regions, view = chosen_regions(context, request.query_params), wants_view(request.query_params)
+        regions, view = chosen_regions(context, request.query_params), chosen_view(request.query_params)
         release = await context.service.latest()
         return await _respond(request, [] if release is None else [release], {}, regions, view=view)
 
     async def many(request: Request) -> Response:
         query = request.query_params
         check_names(query, {"from", "to", "region", "limit", "smoothed", "measurements", "view"})
-        view, smoothed, measurements = wants_view(query), _flag(query, "smoothed"), _flag(query, "measurements")
+        view, smoothed, measurements = chosen_view(query), _flag(query, "smoothed"), _flag(query, "measurements")
         if measurements and not smoothed:
             raise QueryRefused("measurements: allowed with smoothed=true only, since late records change them.")
         first, last = _slot(context, query, "from"), _slot(context, query, "to")
         regions = chosen_regions(context, query)
         # Complete slots, and at least one: a page that ends inside a slot could not be continued.
-        needed = None if view else regions  # the view keeps the total of all regions
+        needed = regions if view is None else None  # a view may keep the total of all regions
         width = len(needed) if needed is not None else len(context.service.regions)
         most = max(_limit(query) // max(width, 1), 1)
         read = context.service.smoothed if smoothed else context.service.estimates
@@ -81,7 +81,7 @@ def routes(context: Context) -> list[BaseRoute]:
         headers = {}
         if len(releases) > most:
             headers["link"] = f'<{_next_page(request, releases[most].slot)}>; rel="next"'
-        chosen = regions if view else None
+        chosen = None if view is None else regions
         return await _respond(request, releases[:most], headers, chosen, view=view, measurements=measurements)
 
     return [
@@ -116,12 +116,12 @@ async def _respond(
     headers: dict[str, str],
     regions: list[str] | None,
     *,
-    view: bool,
+    view: View | None,
     measurements: bool = False,
 ) -> Response:
     """Answer with releases, of these regions alone if there are any.
 
-    view          with the non-negative view beside them
+    view          with this view beside them; None: with none
     measurements  with what the records of each slot say by themselves
     """
     kind = accepted(request.headers.get("accept", "*/*"))
@@ -161,12 +161,15 @@ def check_names(query: QueryParams, names: set[str]) -> None:
         raise QueryRefused(f"the query has an unknown parameter; allowed: {', '.join(sorted(names))}.")
 
 
-def wants_view(query: QueryParams) -> bool:
-    """Return whether a query asks for the non-negative view beside the estimates."""
+def chosen_view(query: QueryParams) -> View | None:
+    """Return which view a query asks for beside the estimates; None if it asks for none."""
     values = query.getlist("view")
-    if values not in ([], ["nonnegative"]):
-        raise QueryRefused("view: allowed, once: nonnegative.")
-    return bool(values)
+    if not values:
+        return None
+    name = next((name for name in VIEWS if values == [name]), None)
+    if name is None:
+        raise QueryRefused(f"view: allowed, once: {' or '.join(VIEWS)}.")
+    return name
 
 
 def slot_number(context: Context, name: str, text: str) -> int | None:

@@ -19,11 +19,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.node.api.answers import JSON, answer
-from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions, refusing, slot_number, wants_view
+from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions, chosen_view, refusing, slot_number
 from dpcrowd.node.api.page_views import History
 from dpcrowd.node.api.rights import guarded
+from dpcrowd.node.api.rows import VIEWS, View
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.privacy.units import from_nano
@@ -44,9 +44,9 @@ def routes(context: Context) -> list[BaseRoute]:
         query = request.query_params
         check_names(query, {"slots", "to", "region", "total_only", "view"})
         regions = [] if _flag(query, "total_only") else chosen_regions(context, query)
-        view = wants_view(query)
-        # The view is computed of all regions, also where few of them are asked for.
-        width = len(context.service.regions if regions is None or view else regions)
+        view = chosen_view(query)
+        # A view is computed of all regions, also where few of them are asked for.
+        width = len(context.service.regions if regions is None or view is not None else regions)
         most = min(_slots(query), max(_MOST_NUMBERS // max(width, 1), 1))
         last = _last(context, query)
         if last is None:
@@ -72,10 +72,10 @@ def routes(context: Context) -> list[BaseRoute]:
     ]
 
 
-def history_of(releases: Sequence[SlotRelease], regions: Sequence[str], *, view: bool = False) -> History:
+def history_of(releases: Sequence[SlotRelease], regions: Sequence[str], *, view: View | None = None) -> History:
     """Return releases as columns; a region that a release does not have, of another revision, has no estimate.
 
-    view  add the non-negative view of each release
+    view  add this view of each release
     """
     wanted = tuple(regions)
     estimate, half = (np.full((len(wanted), len(releases)), np.nan) for _ in range(2))
@@ -99,16 +99,16 @@ def history_of(releases: Sequence[SlotRelease], regions: Sequence[str], *, view:
         regions=list(wanted),
         estimate=[_rounded(row) for row in estimate],
         half_width=[_rounded(row) for row in half],
-        estimate_nonnegative=[_rounded(row) for row in _nonnegative(releases, wanted)] if view else [],
+        **({} if view is None else {f"estimate_{view}": [_rounded(row) for row in _view_of(releases, wanted, view)]}),
     )
 
 
-def _nonnegative(releases: Sequence[SlotRelease], wanted: Sequence[str]) -> Floats:
-    """Return the non-negative views of releases, (regions, slots): those of one revision in one computation."""
+def _view_of(releases: Sequence[SlotRelease], wanted: Sequence[str], name: View) -> Floats:
+    """Return a view of releases, (regions, slots): those of one revision in one computation."""
     view, place = np.full((len(wanted), len(releases)), np.nan), 0
     for names, group in groupby(releases, key=lambda release: release.regions):
         alike = list(group)
-        values = nonnegative_view(np.stack([one.estimate for one in alike]), np.stack([one.variance for one in alike]))
+        values = VIEWS[name](np.stack([one.estimate for one in alike]), np.stack([one.variance for one in alike]))
         source, target = _matching(names, wanted)
         view[target, place : place + len(alike)] = values.T[source]
         place += len(alike)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from dpcrowd.node.api.rows import ENCODERS, JSON
+from dpcrowd.node.api.rows import ENCODERS, JSON, View
 from dpcrowd.node.api.views import ErrorBody, EstimateObject
 
 __all__ = [
@@ -90,10 +90,12 @@ def parameter(name: str, text: str, kind: Any) -> Part:
 
 VIEW = parameter(
     "view",
-    "Add `estimate_nonnegative` to each row, or to the columns: no negative numbers, and the same total of all "
-    "regions. It is for maps and for single numbers; sums and averages over slots or some regions are better taken of "
-    "`estimate`.",
-    Literal["nonnegative"],
+    "Add a view of the estimates to each row, or to the columns. `nonnegative` adds `estimate_nonnegative`: no "
+    "negative numbers, and the same total of all regions. It is for maps and for single numbers; sums and averages "
+    "over slots or some regions are better taken of `estimate`. `median` adds `estimate_median`: the median of what "
+    "is known of a count, the number that is closest most often. It is for single numbers of small counts; it is "
+    "biased downwards, so sums and averages of it mean nothing.",
+    View,
 )
 """The parameter of all paths that return estimates."""
 

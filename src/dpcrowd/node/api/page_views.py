@@ -43,6 +43,13 @@ class History(Struct, frozen=True, kw_only=True, omit_defaults=True):
             "the same total of all regions. Left out unless it is asked for."
         ),
     ] = []
+    estimate_median: Annotated[
+        list[Column],
+        Meta(
+            description="With `view=median`: one list per region, the medians of what is known of the counts; null "
+            "without a variance. Left out unless it is asked for."
+        ),
+    ] = []
 
 
 class RecordHistory(Struct, frozen=True, kw_only=True):

@@ -45,6 +45,7 @@ of which quotes the request. [Failures](failures.md) lists the reasons.
     client.latest().to_polars()                                       # also to_pandas, to_arrow, to_numpy, dict(...)
     table = client.estimates(4000, 4182, regions=["north"])           # columns are numpy arrays: table.estimate
     client.latest().nonnegative                                       # the same total, without negative numbers
+    client.latest().median                                            # closest most often; not to be added up
     client.estimates(4000, 4182, smoothed=True)                       # the same slots, with what came later (relay)
     client.estimates(smoothed=True, measurements=True)                # for dpcrowd fit --releases
     for release in client.stream(seconds=3600):                       # reconnects by itself, misses nothing

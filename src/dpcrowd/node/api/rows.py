@@ -1,7 +1,8 @@
 """Released slots as rows, in JSON, CSV, Arrow or Parquet. NaN (no estimate yet) is null, in CSV an empty field.
 
-Rows may have more columns than a release has: `estimate_nonnegative`, a view of it (`dpcrowd.filters.nonnegative`), or
-`measurement` and `measurement_variance`, what the records of a smoothed slot say by themselves.
+Rows may have more columns than a release has: `estimate_nonnegative` or `estimate_median`, views of it
+(`dpcrowd.filters.nonnegative`, `dpcrowd.filters.median`), or `measurement` and `measurement_variance`, what the records
+of a smoothed slot say by themselves.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import MissingExtra
+from dpcrowd.filters.median import median_view
 from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.node.api.views import EstimateObject, EstimateRow
 from dpcrowd.node.ingest import lean
@@ -29,16 +31,19 @@ __all__ = [
     "CSV",
     "ENCODERS",
     "JSON",
-    "NONNEGATIVE",
     "PARQUET",
+    "VIEWS",
     "MoreColumns",
+    "View",
     "of_release",
     "rows_of",
     "select",
     "to_json",
 ]
 
-NONNEGATIVE = "estimate_nonnegative"
+View = Literal["nonnegative", "median"]
+VIEWS: dict[View, Callable[[Floats, Floats], Floats]] = {"nonnegative": nonnegative_view, "median": median_view}
+"""Views of estimates and their variances by name; that of `view` is the column `estimate_view`."""
 MEASUREMENT, MEASUREMENT_VARIANCE = "measurement", "measurement_variance"
 MoreColumns = Mapping[str, Sequence[Floats]]
 """More columns by their names: a vector (d,) for each release."""
@@ -53,23 +58,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 def select(
-    slots: Sequence[SlotRelease], regions: Sequence[str] | None, *, view: bool, measurements: bool = False
+    slots: Sequence[SlotRelease], regions: Sequence[str] | None, *, view: View | None, measurements: bool = False
 ) -> tuple[Sequence[SlotRelease], MoreColumns]:
     """Return releases with these regions alone, if any are named, and more columns, if asked for.
 
-    view          their non-negative view; it keeps the total of all regions, so it is computed before regions are left
-                  out
+    view          a view of them; it may keep the total of all regions, so it is computed before regions are left out
     measurements  what the records of smoothed slots say by themselves
     """
     chosen = slots if regions is None else [one.only(regions) for one in slots]
     measured = _measured(chosen) if measurements else {}
-    if not view:
+    if view is None:
         return chosen, measured
     views = []
     for one, part in zip(slots, chosen, strict=True):
-        values = dict(zip(one.regions, nonnegative_view(one.estimate, one.variance).tolist(), strict=True))
+        values = dict(zip(one.regions, VIEWS[view](one.estimate, one.variance).tolist(), strict=True))
         views.append(np.array([values[name] for name in part.regions]))
-    return chosen, {NONNEGATIVE: views, **measured}
+    return chosen, {f"estimate_{view}": views, **measured}
 
 
 def _measured(slots: Sequence[SlotRelease]) -> MoreColumns:

@@ -23,10 +23,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.broadcast import Lost
-from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions, slot_number, wants_view
+from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions, chosen_view, slot_number
 from dpcrowd.node.api.history import history_of
 from dpcrowd.node.api.rights import CHALLENGE, denied
-from dpcrowd.node.api.rows import of_release, rows_of, select, to_json
+from dpcrowd.node.api.rows import View, of_release, rows_of, select, to_json
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.release import SlotRelease
 
@@ -45,13 +45,13 @@ class _Query:
     regions  only these; None: all
     after    the slot that the reader received last; None: it has none
     columns  as columns (`History`), not as rows
-    view     with the non-negative view
+    view     with this view beside the estimates; None: with none
     """
 
     regions: list[str] | None = None
     after: int | None = None
     columns: bool = False
-    view: bool = False
+    view: View | None = None
 
 
 _DEFAULT = _Query()
@@ -183,7 +183,7 @@ def _read_query(context: Context, headers: Headers, query: QueryParams) -> _Quer
         after = None if text is None else slot_number(context, "after", text)
         if text is not None and after is None:
             raise QueryRefused("after: this is not a slot; allowed: a whole number >= 0.")
-        return _Query(chosen_regions(context, query), after, query.get("columns") == "true", wants_view(query))
+        return _Query(chosen_regions(context, query), after, query.get("columns") == "true", chosen_view(query))
     except QueryRefused as error:
         return refusal(400, "query", str(error))
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.api.history import history_of
+from dpcrowd.node.api.rows import VIEWS
 from dpcrowd.node.release import SlotRelease
 from node_support_api import CHECKIN, CLOCK, READ, REGIONS, Caller, Client, FakeService, app_of, bearer, estimates_of
 
@@ -96,18 +97,20 @@ def test_a_release_of_another_revision() -> None:
     assert columns.total[0] == 3.0
 
 
-def test_the_non_negative_view_in_columns_is_that_of_the_rows() -> None:
+@pytest.mark.parametrize("view", list(VIEWS))
+def test_views_in_columns_are_those_of_the_rows(view: str) -> None:
     """A page that draws one region must get the view of all: that of one region alone would only be cut off at 0."""
     client = Client(app_of(FakeService(slots=[3, 4])))
-    rows = client.get("/v1/estimates?view=nonnegative", headers=READER).json()
-    columns = client.get("/v1/history?view=nonnegative", headers=READER).json()
+    rows = client.get(f"/v1/estimates?view={view}", headers=READER).json()
+    columns = client.get(f"/v1/history?view={view}", headers=READER).json()
+    added = f"estimate_{view}"
     for place, region in enumerate(REGIONS):
-        expected = [row["estimate_nonnegative"] for row in rows if row["region"] == region]
-        assert columns["estimate_nonnegative"][place] == pytest.approx(expected, abs=1e-3)
-    one = client.get("/v1/history?view=nonnegative&region=north", headers=READER).json()
-    assert one["estimate_nonnegative"] == columns["estimate_nonnegative"][:1]
+        expected = [row[added] for row in rows if row["region"] == region]
+        assert columns[added][place] == pytest.approx(expected, abs=1e-3)
+    one = client.get(f"/v1/history?view={view}&region=north", headers=READER).json()
+    assert one[added] == columns[added][:1]
     plain = client.get("/v1/history", headers=READER).json()
-    assert plain == {name: value for name, value in columns.items() if name != "estimate_nonnegative"}
+    assert plain == {name: value for name, value in columns.items() if name != added}
 
 
 def test_views_of_releases_with_other_regions() -> None:
@@ -115,9 +118,12 @@ def test_views_of_releases_with_other_regions() -> None:
     negative = SlotRelease(
         3, CLOCK.opens(3), CLOCK.length_ns, ("gone", "south"), np.array([-1.0, 4.0]), np.ones(2), False, 0
     )
-    columns = history_of([negative, estimates_of(4)], ["north", "south"], view=True)
+    columns = history_of([negative, estimates_of(4)], ["north", "south"], view="nonnegative")
     assert columns.estimate_nonnegative == [[None, 0.5], [3.0, 14.25]]
-    assert history_of([], ["north"], view=True).estimate_nonnegative == [[]]
+    assert history_of([], ["north"], view="nonnegative").estimate_nonnegative == [[]]
+    medians = history_of([negative, estimates_of(4)], ["gone", "south"], view="median")
+    assert (medians.estimate_median[0], medians.estimate_nonnegative) == ([0.0, None], [])
+    assert medians.estimate_median[1][0] == 4.0
 
 
 def test_an_unknown_region_leaves_the_total_unknown() -> None:
@@ -154,11 +160,12 @@ def test_a_stream_of_columns() -> None:
     assert "estimate_nonnegative" not in data
 
 
+@pytest.mark.parametrize("view", list(VIEWS))
 @pytest.mark.parametrize("region", ["", "&region=south"])
-def test_a_stream_of_columns_is_what_the_history_is(region: str) -> None:
+def test_a_stream_of_columns_is_what_the_history_is(region: str, view: str) -> None:
     """With some regions, the total of a stream was that of these regions, and that of the history that of all."""
-    columns = Client(app_of(FakeService(slots=[5]))).get(f"/v1/history?view=nonnegative{region}", headers=READER)
-    assert first_event(f"columns=true&view=nonnegative{region}") == columns.json()
+    columns = Client(app_of(FakeService(slots=[5]))).get(f"/v1/history?view={view}{region}", headers=READER)
+    assert first_event(f"columns=true&view={view}{region}") == columns.json()
 
 
 def test_what_neighbours_estimated() -> None:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from dpcrowd.filters.median import median_view
 from dpcrowd.node.api.estimates import accepted
 from dpcrowd.node.api.prometheus import Metric, render
-from dpcrowd.node.api.rows import ENCODERS
+from dpcrowd.node.api.rows import ENCODERS, VIEWS
 from dpcrowd.node.config.tokens import TokensSection
 from node_support_api import (
     ADMIN,
@@ -127,6 +128,8 @@ def test_pages_follow_one_another() -> None:
         "smoothed=true&measurements=1",
         "view=smooth",
         "view=nonnegative&view=nonnegative",
+        "view=nonnegative&view=median",
+        "view=",
         "from=1" + "0" * 20,
         f"from={LAST_SLOT + 1}",
         f"to={LAST_SLOT + 1}",
@@ -205,14 +208,15 @@ def test_the_non_negative_view_keeps_the_total_of_all_regions(path: str) -> None
     assert "estimate_nonnegative" not in plain[0]
 
 
+@pytest.mark.parametrize("view", list(VIEWS))
 @pytest.mark.parametrize("kind", list(ENCODERS))
-def test_the_non_negative_view_in_every_format(kind: str) -> None:
+def test_views_in_every_format(kind: str, view: str) -> None:
     """A format without the column would send its readers to a page of their own to compute it."""
-    client, headers = client_of(FakeService(slots=[3, 4])), {**READER, "Accept": kind}
-    response = client.get("/v1/estimates?view=nonnegative", headers=headers)
-    expected = [row["estimate_nonnegative"] for row in client.get(str(response.url), headers=READER).json()]
+    client, headers, name = client_of(FakeService(slots=[3, 4])), {**READER, "Accept": kind}, f"estimate_{view}"
+    response = client.get(f"/v1/estimates?view={view}", headers=headers)
+    expected = [row[name] for row in client.get(str(response.url), headers=READER).json()]
     if kind == "text/csv":
-        values = [row["estimate_nonnegative"] for row in csv.DictReader(io.StringIO(response.text))]
+        values = [row[name] for row in csv.DictReader(io.StringIO(response.text))]
         assert [float(value) if value else None for value in values] == expected
         return
     if kind == "application/json":
@@ -221,7 +225,23 @@ def test_the_non_negative_view_in_every_format(kind: str) -> None:
 
     source = pyarrow.BufferReader(response.content)
     table = pyarrow.ipc.open_stream(source).read_all() if "arrow" in kind else _parquet(source)
-    assert table.column("estimate_nonnegative").to_pylist() == expected
+    assert table.column(name).to_pylist() == expected
+
+
+@pytest.mark.parametrize("path", ["/v1/estimates", "/v1/estimates/latest"])
+def test_the_median_view_beside_the_estimates(path: str) -> None:
+    """A reader of small counts gets the number that is closest most often, and the estimates as they were."""
+    client = client_of(FakeService(slots=[3]))
+    plain = client.get(path, headers=READER).json()
+    rows = client.get(f"{path}?view=median", headers=READER).json()
+    assert [{name: row[name] for name in plain[0]} for row in rows] == plain
+    release = estimates_of(3)
+    view = median_view(release.estimate, release.variance).tolist()
+    assert [row["estimate_median"] for row in rows] == view
+    assert view != release.estimate.tolist()
+    assert "estimate_nonnegative" not in rows[0]
+    one = client.get(f"{path}?view=median&region=north", headers=READER).json()
+    assert one == [row for row in rows if row["region"] == "north"]
 
 
 def test_pages_of_the_smoothed_history() -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from dpcrowd.node.api.broadcast import Broadcast, Lost
+from dpcrowd.node.api.rows import VIEWS
 from dpcrowd.node.api.stream import pump
 from dpcrowd.node.release import SlotRelease
 from node_support_api import READ, Caller, Client, FakeService, app_of, bearer, estimates_of
@@ -97,16 +98,17 @@ def test_only_some_regions() -> None:
     streaming(service, follow, query="region=south")
 
 
-def test_a_stream_with_the_non_negative_view() -> None:
+@pytest.mark.parametrize("view", list(VIEWS))
+def test_a_stream_with_a_view(view: str) -> None:
     """A map that follows the stream would show negative people; the view is that of all regions, as elsewhere."""
     service = FakeService(slots=[3])
-    path = "/v1/estimates?view=nonnegative&region=north"
+    path = f"/v1/estimates?view={view}&region=north"
     expected = Client(app_of(service)).get(path, headers=bearer(READ)).json()
 
     async def follow(caller: Caller) -> None:
         assert event(await caller.body())[1] == expected
 
-    streaming(service, follow, query="view=nonnegative&region=north")
+    streaming(service, follow, query=f"view={view}&region=north")
 
 
 def test_the_stream_ends_with_the_node() -> None:
