@@ -21,7 +21,7 @@ from dpcrowd.models.season import SeasonKind, SlotTimes, duration_text, seasons_
 from dpcrowd.models.weak import EarlierModel
 from dpcrowd.sim.network_file import read_network_process
 
-__all__ = ["as_start", "earlier_model", "is_network", "season_notes"]
+__all__ = ["as_start", "earlier_model", "is_network", "reads_groups", "season_notes"]
 
 
 def earlier_model(made_with: Model | str | os.PathLike[str] | None) -> Model | None:
@@ -32,6 +32,13 @@ def earlier_model(made_with: Model | str | os.PathLike[str] | None) -> Model | N
         return read_model(made_with)
     network = read_network_process(made_with)
     return None if network.model is None else network.read_model()
+
+
+def reads_groups(made_with: Model | str | os.PathLike[str] | None) -> bool:
+    """Whether it is known that servers read regions in groups: the file of their network says so."""
+    if made_with is None or isinstance(made_with, Model) or not is_network(Path(made_with)):
+        return False
+    return bool(read_network_process(made_with).crowd.get("groups", "off") != "off")
 
 
 def is_network(path: Path) -> bool:

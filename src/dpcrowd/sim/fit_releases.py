@@ -30,7 +30,7 @@ from dpcrowd.models.releases import check_growth, measurements, walk_of
 from dpcrowd.models.season import SlotTimes, check_seen_twice
 from dpcrowd.schemes.base import Z95
 from dpcrowd.sim.data.tables import Table, is_number, read_table
-from dpcrowd.sim.earlier import as_start, earlier_model, is_network, season_notes
+from dpcrowd.sim.earlier import as_start, earlier_model, is_network, reads_groups, season_notes
 from dpcrowd.sim.export import check_toml_path
 from dpcrowd.sim.fit import checked_season, checked_source, make_model
 from dpcrowd.sim.network_file import NetworkFile, read_network_process
@@ -121,6 +121,8 @@ def fit_releases(
     fitted = fit_series(value, noise, times, season, first, estimate, start)
     if earlier is not None and season == "auto":
         notes = (*notes, *season_notes(earlier, fitted.season, times, len(slots)))
+    if releases.measured is not None:
+        notes = (*notes, *_group_notes(np.isfinite(noise), reads_groups(made_with)))
     notes = (*notes, *_weak_notes(fitted, releases.regions, number))
     q, a = fitted.estimate.variance, fitted.estimate.transition
     level = fitted.estimate.profile.level if fitted.estimate.kind == "proportional" else 1.0
@@ -154,6 +156,35 @@ def _measurements(
     if model is None and (made_with is not None or process_var is not None):
         return releases.measured, None, (_NOT_NEEDED,)
     return releases.measured, model, ()
+
+
+def _group_notes(measured: Bools, in_groups: bool) -> list[str]:
+    """Return what groups cost a fit, from where (T, d) there is a measurement.
+
+    A record has all regions, so where only some of a slot were measured, others were read in groups. Slots without any
+    measurement may have had no record at all.
+
+    in_groups  whether it is known that servers read regions in groups
+    """
+    some = measured.any(axis=1)
+    shared, empty = int((~measured[some]).sum()), int((~some).sum())
+    if not shared and not (in_groups and empty):
+        return []
+    parts = []
+    if shared:
+        parts.append(
+            f"in {shared} of {measured.size} slots x regions, a region has no measurement of its own while others of "
+            "the slot have one"
+        )
+    if empty:
+        parts.append(
+            f"in {empty} of {len(measured)} slots, which are {empty * measured.shape[1]} slots x regions, no region "
+            "has one: there was no record, or all of them had sums only"
+        )
+    return [
+        f"regions were read in groups: {', and '.join(parts)}. Shapes, a and variances are those of the other "
+        'measurements; groups = "off" in the time before a fit gives more of them.'
+    ]
 
 
 def _weak_notes(fitted: Fitted, regions: tuple[str, ...], number: Ints) -> list[str]:

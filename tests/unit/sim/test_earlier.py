@@ -91,6 +91,34 @@ def test_a_season_of_n_slots_is_kept(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "beside a constant level, only the season of the model of --made-with was tried" in capsys.readouterr().out
 
 
+def test_what_groups_cost_is_said(tmp_path: Path) -> None:
+    """A model of 12 measured slots out of 60 would pass for one of all of them."""
+    path = table(tmp_path / "table.csv", days_of_seven, 0, 60)
+    lines = path.read_text().splitlines()
+    kept = [line if int(line.split(",")[0]) < 12 or "r0" in line else drop(line) for line in lines[1:]]
+    kept = [line if int(line.split(",")[0]) < 40 else drop(line) for line in kept]
+    path.write_text("\n".join([lines[0], *kept]))
+    (note,) = fit_releases(path, season="none").notes
+    assert "in 28 of 120 slots x regions, a region has no measurement of its own" in note
+    assert "in 20 of 60 slots, which are 40 slots x regions, no region has one" in note
+    sums = [line if int(line.split(",")[0]) % 5 == 0 else drop(line) for line in lines[1:]]
+    path.write_text("\n".join([lines[0], *sums]))
+    assert fit_releases(path, season="none").notes == (), "slots without any record are usual"
+    network = tmp_path / "network.toml"
+    text = '[network]\nregions = ["r0", "r1"]\n[scheme]\nname = "relay"\nprocess_var = 9.0\n'
+    network.write_text(f'{text}groups = "auto"\n')
+    notes = fit_releases(path, made_with=network, season="none").notes
+    assert [note for note in notes if "read in groups: in 48 of 60 slots, which are 96 slots x regions" in note]
+    network.write_text(text)
+    assert len(fit_releases(path, made_with=network, season="none").notes) == 1
+
+
+def drop(line: str) -> str:
+    """The row of a region without a measurement."""
+    cells = line.split(",")
+    return ",".join([*cells[:4], "", "", *cells[6:]])
+
+
 def test_a_season_of_n_slots_goes_on_where_the_earlier_model_has_it(tmp_path: Path) -> None:
     """Slots of a network are numbered from its epoch, and those of public counts from their own beginning."""
     old = earlier(days_of_seven, 210, 7)
