@@ -92,6 +92,7 @@ class Fitted:
     """An estimate, which season it has, how good it was on held-out blocks, and why it was chosen.
 
     region_correlation  of the deviations of two regions (`correlation`); None: unknown, of one region or of releases
+                        without an earlier model that knew it
     """
 
     estimate: Estimate
@@ -178,7 +179,7 @@ def fit_series(
     estimate = _estimate(series[best.way], timings[best.season].rows, best, blocks, kind)
     unseen = slots - int(slots * _FOLDS[0][0])
     correlation = None
-    if noise_var is None and value.shape[1] > 1:  # the noise of releases hides it
+    if noise_var is None and value.shape[1] > 1:  # in releases, wrong shares would look like it (`sim.earlier`)
         correlation = mean_correlation([_clipped(block) for block in blocks], unseen)
     return Fitted(
         estimate,

@@ -3,6 +3,10 @@
 A network with a model starts from what it says, and so does a fit on what the network has released: levels, a and
 variances are where regions start from that were measured weakly, and its season is tried first, around its own shape
 (`models.profiles`). All of that is public, as the releases are.
+
+The correlation of two regions is kept as it was. Measurements would show it by the products of two regions' deviations,
+since their noise is independent; but a server whose share of the crowd is not what the network takes it for is wrong in
+all regions alike, and that is a correlation of measurements, too, with no people behind it.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from dpcrowd.models.season import SeasonKind, SlotTimes, duration_text, seasons_
 from dpcrowd.models.weak import EarlierModel
 from dpcrowd.sim.network_file import read_network_process
 
-__all__ = ["as_start", "earlier_model", "is_network", "reads_groups", "season_notes"]
+__all__ = ["as_start", "correlation_note", "earlier_model", "is_network", "reads_groups", "season_notes"]
 
 
 def earlier_model(made_with: Model | str | os.PathLike[str] | None) -> Model | None:
@@ -74,6 +78,14 @@ def as_start(
     level, a, variance = np.array([numbers[name] for name in regions]).T
     rows = row_variances(level[None], level, a, variance, model.variance)
     return EarlierModel(model.season, level, a, rows[0] / (1.0 - np.square(a)), shape)
+
+
+def correlation_note(model: Model) -> str:
+    """Return the remark on the correlation of two regions, which is that of an earlier model."""
+    return (
+        f"the correlation of two regions, {model.region_correlation:.4g}, is that of {model.file}: measurements do not "
+        "tell it from shares that are not quite right."
+    )
 
 
 def season_notes(model: Model, chosen: SeasonKind, times: SlotTimes | None, slots: int) -> list[str]:

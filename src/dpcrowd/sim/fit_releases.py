@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from dpcrowd.models.releases import check_growth, measurements, walk_of
 from dpcrowd.models.season import SlotTimes, check_seen_twice
 from dpcrowd.schemes.base import Z95
 from dpcrowd.sim.data.tables import Table, is_number, read_table
-from dpcrowd.sim.earlier import as_start, earlier_model, is_network, reads_groups, season_notes
+from dpcrowd.sim.earlier import as_start, correlation_note, earlier_model, is_network, reads_groups, season_notes
 from dpcrowd.sim.export import check_toml_path
 from dpcrowd.sim.fit import checked_season, checked_source, make_model
 from dpcrowd.sim.network_file import NetworkFile, read_network_process
@@ -121,6 +121,9 @@ def fit_releases(
     fitted = fit_series(value, noise, times, season, first, estimate, start)
     if earlier is not None and season == "auto":
         notes = (*notes, *season_notes(earlier, fitted.season, times, len(slots)))
+    if earlier is not None and earlier.region_correlation is not None and len(releases.regions) > 1:
+        fitted = replace(fitted, region_correlation=earlier.region_correlation)
+        notes = (*notes, correlation_note(earlier))
     if releases.measured is not None:
         notes = (*notes, *_group_notes(np.isfinite(noise), reads_groups(made_with)))
     notes = (*notes, *_weak_notes(fitted, releases.regions, number))

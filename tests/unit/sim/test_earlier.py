@@ -14,7 +14,7 @@ import pytest
 from dpcrowd import counts_from_array, fit, fit_releases
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
-from dpcrowd.models.file import write_model
+from dpcrowd.models.file import read_model, write_model
 from dpcrowd.models.model import Model
 from dpcrowd.sim.earlier import season_notes
 
@@ -89,6 +89,22 @@ def test_a_season_of_n_slots_is_kept(tmp_path: Path, capsys: pytest.CaptureFixtu
     arguments = ["fit", str(releases), "--releases", "--source", "ours", "--made-with", str(network)]
     assert main(arguments) == 0
     assert "beside a constant level, only the season of the model of --made-with was tried" in capsys.readouterr().out
+
+
+def test_the_correlation_of_regions_is_kept(tmp_path: Path) -> None:
+    """A network with groups = "auto" would join nothing any more after its first fit on its own releases."""
+    old = earlier(days_of_seven, 210, 7, timed=False, region_correlation=0.31)
+    releases = table(tmp_path / "table.csv", days_of_seven, 210, 60, timed=False)
+    model = fit_releases(releases, made_with=old, out=tmp_path / "new.toml")
+    assert model.region_correlation == read_model(tmp_path / "new.toml").region_correlation == 0.31
+    assert [note for note in model.notes if "the correlation of two regions, 0.31, is that of old.toml" in note]
+    undone = table(tmp_path / "undone.csv", days_of_seven, 210, 60, noise=30.0, timed=False, measured=False)
+    assert fit_releases(undone, made_with=old).region_correlation == 0.31
+    assert fit_releases(releases, made_with=replace(old, region_correlation=None)).region_correlation is None
+    assert fit_releases(releases).region_correlation is None
+    one = tmp_path / "one.csv"
+    one.write_text("\n".join(line for line in releases.read_text().splitlines() if "r1" not in line))
+    assert fit_releases(one, made_with=old).region_correlation is None, "there are no two regions"
 
 
 def test_what_groups_cost_is_said(tmp_path: Path) -> None:
@@ -181,7 +197,7 @@ def test_a_season_that_is_dropped_is_named(tmp_path: Path) -> None:
     model = fit_releases(table(tmp_path / "table.csv", flat, 210, 200, noise=25.0), made_with=old)
     assert model.season == "none"
     better = "was dropped: a constant level predicts the measurements clearly better."
-    assert model.notes == (f"the season 'day' of old.toml {better}",)
+    assert model.notes[0] == f"the season 'day' of old.toml {better}"
     assert season_notes(replace(old, season=7), "none", None, 200) == [f"the season of 7 slots of old.toml {better}"]
 
 
