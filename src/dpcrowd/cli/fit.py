@@ -50,8 +50,9 @@ _VISIBLE = 5e-4
     "--made-with",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What the filters that made the releases knew: the network.toml of their network, or a model's file. Of "
-    "releases with measurements, a model is where regions start from that the measurements tell little of.",
+    help="What the filters that made the releases knew: the network.toml of their network, or a model's file. Its "
+    "season and the correlation of regions are kept; of releases with measurements, a model is also where regions "
+    "start from that the measurements tell little of.",
 )
 @click.option(
     "--process-var",

@@ -89,7 +89,8 @@ def fit_releases(
                  measurement and measurement_variance, the model is fitted on these, and nothing has to be undone
     source       as of `dpcrowd.fit`
     season       as of `dpcrowd.fit`
-    made_with    what the filters that made the releases knew: the network.toml of their network, or a process model
+    made_with    what the filters that made the releases knew: the network.toml of their network, or a process model,
+                 whose season (unless another one predicts clearly better) and region_correlation are kept
     process_var  instead of it, Q of a random walk: a number, or one per region, in the order of the table. Without
                  either, Q is taken from the table, and refused if the table does not show it
     out          the file, whose name ends in .toml
