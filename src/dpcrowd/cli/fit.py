@@ -50,8 +50,9 @@ _VISIBLE = 5e-4
     "--made-with",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What the filters that made the releases knew: the network.toml of their network, or a model's file. Of "
-    "releases with measurements, a model is where regions start from that the measurements tell little of.",
+    help="What the filters that made the releases knew: the network.toml of their network, or a model's file. Its "
+    "season and the correlation of regions are kept; of releases with measurements, a model is also where regions "
+    "start from that the measurements tell little of.",
 )
 @click.option(
     "--process-var",
@@ -104,10 +105,10 @@ def fit(
                 raise BadInput(f"{name} is for --releases; counts were not made by filters. Leave it out.")
     model = (fit_releases if releases else fit_counts)(file, **arguments)
     if as_json:
-        notes = _notes(model, settings["season"], releases=releases)
+        notes = _notes(model, settings["season"], settings["made_with"], releases=releases)
         click.echo(json.dumps({"model": {**_plain(model), "notes": notes}}))
         return
-    _print(model, settings["out"], settings["season"], releases=releases)
+    _print(model, settings, releases=releases)
 
 
 _PLAIN_KEYS = ("season", "variance", "source", "data", "first", "slots", "reason", "region_correlation")
@@ -126,9 +127,10 @@ def _plain(model: Any) -> dict[str, Any]:
     }
 
 
-def _print(model: Any, out: Path | None, season: str, *, releases: bool) -> None:
+def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
     from dpcrowd.cli.console import console, print_columns
 
+    out = settings["out"]
     screen, scores = console(), model.scores
     rows = [
         ("regions", str(len(model.regions))),
@@ -157,7 +159,7 @@ def _print(model: Any, out: Path | None, season: str, *, releases: bool) -> None
         f"{chosen}: {model.reason}.",
         "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
         f'cover, or on earlier releases. Your assertion: "{model.source}".',
-        *(f"note: {note}" for note in _notes(model, season, releases=releases)),
+        *(f"note: {note}" for note in _notes(model, settings["season"], settings["made_with"], releases=releases)),
         f"{where}.",
     ):
         screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)
@@ -168,10 +170,11 @@ def _correlation_row(correlation: float | None) -> list[tuple[str, str]]:
     return [] if correlation is None else [("correlation of two regions", _score(correlation))]
 
 
-def _notes(model: Any, season: str = "auto", *, releases: bool = False) -> list[str]:
+def _notes(model: Any, season: str = "auto", made_with: Path | None = None, *, releases: bool = False) -> list[str]:
     """Return the notes of the fit, and what speaks against using the model as it is.
 
-    season  what was asked for
+    season     what was asked for
+    made_with  the file that says what the filters knew
     """
     from dpcrowd.models.estimate import LEAST_SCORED
     from dpcrowd.sim.notes import LEAST_COVERAGE
@@ -183,13 +186,16 @@ def _notes(model: Any, season: str = "auto", *, releases: bool = False) -> list[
             f"predicts, or whether its intervals are wide enough; give {LEAST_SCORED} slots or more."
         )
     if model.begins is None and season == "auto":
+        tried = "only a constant level"
+        if made_with is not None:
+            tried = "beside a constant level, only the season of the model of --made-with"
         notes.append(
             "these data have no times: beside a constant level, only seasons that repeat clearly in the counts "
             "(by their autocorrelation) were tried; --season N tries a season of N slots, and slots that are labelled "
             "with times let fit try days, weeks and years."
             if not releases
-            else "these releases have no times: only a constant level was tried; --season N tries a season of N "
-            "slots, and a column 'start' lets fit find one."
+            else f"these releases have no times: {tried} was tried; --season N tries a season of N slots, and a "
+            "column 'start' lets fit find one."
         )
     if model.season_lacks_times:
         notes.append(

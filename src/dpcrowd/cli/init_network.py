@@ -38,7 +38,8 @@ _OBSERVED_AS_IN_PAPER = (
 )
 _SEASON_FROM_EPOCH = (
     "the model has a season of {season} slots and no times, so servers take slot 0 of '{data}' to be at the epoch in "
-    "network.toml. Set the epoch to such a moment, or fit the model on data whose slots are labelled with times."
+    "network.toml. Set the epoch to such a moment, or fit the model again on public counts, or on your own "
+    "releases, whose slots are labelled with times."
 )
 _SLOT_UNKNOWN = (
     "the model has no slot length, since '{data}' has no times: nothing checks that its slots are {slot} long, as "

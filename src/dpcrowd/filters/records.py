@@ -56,6 +56,7 @@ __all__ = [
     "lists_of_one_type",
     "pair_var",
     "record_sums",
+    "single_sums",
     "squared_residuals",
 ]
 
@@ -266,6 +267,36 @@ def record_sums(
         posterior.known[active] = np.isfinite(var[active]).all(axis=1)
 
 
+def single_sums(
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    table: RecordTable,
+    reference: Reference,
+    observation: Observation,
+    process_var: Floats,
+    servers: int,
+    scale: Floats,
+) -> tuple[Floats, Floats]:
+    """Return y and Y, (N, d) each, of the records in which a region is by itself: sums of groups are left out.
+
+    scale  (N,) s of the slot, as `record_sums` has found it; with a guard
+    """
+    rows, origins = held_pairs(indptr, indices, table)
+    variance, share = pair_var(rows, origins, table, reference, observation, process_var), table.by_region[origins]
+    if reference.prior is not None and reference.prior_var is not None:
+        squared, _ = squared_residuals(rows, origins, table, variance, reference.prior, reference.prior_var)
+        variance = variance * _growth(rows, origins, table, reference, squared, scale)
+    penalties = _penalties(rows, origins % servers, reference)
+    if penalties is not None:
+        variance = variance * penalties[:, None]
+    weight = share / variance
+    if table.groups is not None:
+        groups = table.groups[origins]
+        weight = np.where(over_members(np.ones(groups.shape), groups) > 1.0, 0.0, weight)
+    sums = weight * table.values(origins), weight * share
+    return _add_up(rows, sums[0], len(indptr) - 1), _add_up(rows, sums[1], len(indptr) - 1)
+
+
 def _penalties(rows: NDArray[np.int64], places: NDArray[np.int64], reference: Reference) -> Floats | None:
     """Return the penalty of each record for its receiver, (pairs,); None: nobody has any."""
     if reference.penalty is None or reference.penalised is None:
@@ -371,10 +402,22 @@ def _guard(
         if len(pool) < POOL and scale[row] > 1.0:  # the prior is outvoted and changes sides
             sides = np.where(recent[row] > reference.limit, 0.0, 2.0 * reference.limit)
             recent[row] = np.where(np.isnan(recent[row]), np.nan, sides)
+    return _growth(rows, origins, table, reference, squared, scale), recent, scale
+
+
+def _growth(
+    rows: NDArray[np.integer],
+    origins: NDArray[np.integer],
+    table: RecordTable,
+    reference: Reference,
+    squared: Floats,
+    scale: Floats,
+) -> Floats:
+    """Return the factor of R, (pairs, d), at least 1, from squared residuals and s, (N,)."""
     ratio = squared / (reference.limit * scale[rows][:, None])
     below = np.minimum(table.values(origins), 0.0)
     ratio = np.maximum(ratio, below * below / (reference.limit * table.var[origins][:, None]))
-    return np.where(ratio > 1.0, ratio, 1.0), recent, scale
+    return np.where(ratio > 1.0, ratio, 1.0)
 
 
 def _nan_last(value: float) -> tuple[bool, float]:

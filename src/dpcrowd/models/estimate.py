@@ -31,7 +31,7 @@ from dpcrowd.models.autocorrelation import suggested_seasons
 from dpcrowd.models.correlation import mean_correlation
 from dpcrowd.models.model import LEAST_VAR, Scores, VarianceKind, deviation_scale, expected_people, row_variances
 from dpcrowd.models.profiles import Profile, ProfileSeries, estimate_profile
-from dpcrowd.models.season import SeasonKind, SeasonTiming, SlotTimes, possible_seasons, timing
+from dpcrowd.models.season import SeasonKind, SeasonTiming, SlotTimes, possible_seasons, seasons_seen, timing
 from dpcrowd.models.weak import CELLS, START, EarlierModel, common_weights, settled_var
 
 __all__ = ["LEAST_SCORED", "Estimate", "Fitted", "fit_series"]
@@ -54,15 +54,26 @@ Z95 = 1.959963984540054
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to model a series."""
+    """One way to model a series.
+
+    around_earlier  whether the shape of its season starts from that of an earlier model
+    """
 
     season: SeasonKind
     half_life: float | None = None
+    around_earlier: bool = False
+
+    @property
+    def way(self) -> tuple[SeasonKind, bool]:
+        """Its season, and whether around the earlier shape."""
+        return self.season, self.around_earlier
 
     @property
     def text(self) -> str:
         """The candidate in words."""
         season = "a constant level" if self.season == "none" else f"season {self.season}"
+        if self.around_earlier:
+            season += " around the earlier shape"
         return season if self.half_life is None else f"{season}, half-life of {self.half_life:.0f} slots"
 
 
@@ -81,6 +92,7 @@ class Fitted:
     """An estimate, which season it has, how good it was on held-out blocks, and why it was chosen.
 
     region_correlation  of the deviations of two regions (`correlation`); None: unknown, of one region or of releases
+                        without an earlier model that knew it
     """
 
     estimate: Estimate
@@ -120,7 +132,8 @@ def fit_series(
     times     when slots begin; None: unknown
     first     the number of the first slot in its series
     released  (T, d) what was released of the slots, for regions that were measured weakly; NaN: nothing
-    earlier   the model with which it was released: its season is kept unless another one is clearly better
+    earlier   the model with which it was released: its season is kept unless another one is clearly better, also if
+              it fits less than twice into these slots, since its shape is known
 
     >>> rng = np.random.default_rng(0)
     >>> counts = rng.poisson(np.where(np.arange(400) % 7 < 5, 30, 10))[:, None].astype(float)
@@ -133,22 +146,24 @@ def fit_series(
     seasons: Sequence[SeasonKind] = possible_seasons(times, slots) if season == "auto" else [season]
     if season == "auto" and times is None and noise_var is None:
         seasons = [*seasons, *suggested_seasons(value)]
-    if earlier is not None:
-        seasons = sorted(seasons, key=lambda one: one != earlier.season)
     half_lives = [half for half in (slots / 3.0, slots / 10.0) if half >= _SHORTEST_HALF_LIFE]
-    candidates = [Candidate(one, half) for one in seasons for half in (None, *half_lives)]
-    timings = {one: timing(one, times, first) for one in seasons}
+    ways = _ways(seasons, season, earlier, times, slots)
+    candidates = [Candidate(one, half, around) for one, around in ways for half in (None, *half_lives)]
+    timings = {one: timing(one, times, first) for one, _ in ways}
     level = None if earlier is None else earlier.level
     series = {
-        one: ProfileSeries(value, noise, _row_of(place, slots), released, level) for one, place in timings.items()
+        (one, around): ProfileSeries(
+            value, noise, _row_of(timings[one], slots), released, level, earlier.shape if earlier and around else None
+        )
+        for one, around in ways
     }
     if int(slots * _FOLDS[0][0]) < _FEWEST:
-        only = Candidate(seasons[0])
-        fitted = _estimate(series[only.season], timings[only.season].rows, only, [])
+        only = candidates[0]
+        fitted = _estimate(series[ways[0]], timings[only.season].rows, only, [], earlier=earlier)
         reason = f"{only.text}: {slots} slots are too few to compare anything on held-out blocks"
         return Fitted(fitted, only.season, Scores(*(float("nan"),) * 4, 0), reason)
     held_out = {
-        candidate: _held_out(series[candidate.season], timings[candidate.season].rows, candidate, earlier)
+        candidate: _held_out(series[candidate.way], timings[candidate.season].rows, candidate, earlier)
         for candidate in candidates
     }
     scores = {candidate: _score(blocks, "fixed") for candidate, blocks in held_out.items()}
@@ -161,10 +176,10 @@ def fit_series(
     if timings[best.season].rows > 1 and not noisy:  # at a constant level it is the same; noise would hide it
         by_kind["relative"] = _score(blocks, "relative")
         kind = kind if _is_hardly_worse(by_kind[kind], by_kind["relative"], noisy) else "relative"
-    estimate = _estimate(series[best.season], timings[best.season].rows, best, blocks, kind)
+    estimate = _estimate(series[best.way], timings[best.season].rows, best, blocks, kind)
     unseen = slots - int(slots * _FOLDS[0][0])
     correlation = None
-    if noise_var is None and value.shape[1] > 1:  # the noise of releases hides it
+    if noise_var is None and value.shape[1] > 1:  # in releases, wrong shares would look like it (`sim.earlier`)
         correlation = mean_correlation([_clipped(block) for block in blocks], unseen)
     return Fitted(
         estimate,
@@ -176,6 +191,24 @@ def fit_series(
 
 
 _KINDS: tuple[VarianceKind, ...] = ("fixed", "proportional")
+
+
+def _ways(
+    seasons: Sequence[SeasonKind], asked: SeasonKind, earlier: EarlierModel | None, times: SlotTimes | None, slots: int
+) -> list[tuple[SeasonKind, bool]]:
+    """Return the seasons to be tried, and whether around the earlier shape; those that come first are preferred.
+
+    The season of the model before comes first: around its shape, if that is known, and then as any other, if it fits
+    twice into these slots.
+    """
+    if earlier is None:
+        return [(one, False) for one in seasons]
+    before = earlier.season
+    known = earlier.shape is not None and before != "none" and asked in ("auto", before)
+    seen = seasons_seen(before, None if times is None else times.length, slots)
+    fresh = before in seasons if not known or seen is None else seen >= 2.0
+    others = [one for one in seasons if one != before]
+    return [*[(before, True)] * known, *[(before, False)] * fresh, *((one, False) for one in others)]
 
 
 def _row_of(place: SeasonTiming, slots: int) -> Ints:
@@ -225,12 +258,17 @@ def _profile(series: ProfileSeries, rows: int, candidate: Candidate) -> Profile:
 
 
 def _estimate(
-    series: ProfileSeries, rows: int, candidate: Candidate, blocks: Sequence[_Block], kind: VarianceKind = "fixed"
+    series: ProfileSeries,
+    rows: int,
+    candidate: Candidate,
+    blocks: Sequence[_Block],
+    kind: VarianceKind = "fixed",
+    earlier: EarlierModel | None = None,
 ) -> Estimate:
     """Return the parameters: the profile of the complete span, and deviations from held-out blocks, if any."""
     profile = _profile(series, rows, candidate)
     if not blocks:
-        blocks = [_Block(series, profile.rows[series.row], profile.level, profile.deviation_var)]
+        blocks = [_Block(series, profile.rows[series.row], profile.level, profile.deviation_var, earlier)]
     transition, variance = _deviations(blocks, kind)
     if any(block.is_noisy for block in blocks):
         # A level that measurements leave in doubt is a deviation that the filters have to expect.

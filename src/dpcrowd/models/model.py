@@ -148,7 +148,8 @@ class Model:
         if times is not None and self.slot is not None and times.length != self.slot:
             raise BadInput(
                 f"{self.file} was fitted on slots of {duration_text(self.slot)}, but slots are "
-                f"{duration_text(times.length)} long here; fit it on slots of the same length."
+                f"{duration_text(times.length)} long here; fit it again on public counts or your own releases in "
+                "slots of the same length."
             )
         if isinstance(self.season, str) and self.season != "none" and times is None:
             raise BadInput(
@@ -179,8 +180,8 @@ class Model:
             names = ", ".join(f"'{name}'" for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
             known = ", ".join(f"'{name}'" for name in self.names[:5]) + (", ..." if len(self.regions) > 5 else "")
             raise BadInput(
-                f"{self.file} has no region {names}; it has {known}. Fit it on the regions that are used, by their "
-                "names."
+                f"{self.file} has no region {names}; it has {known}. Fit it again on public counts or "
+                "your own releases of the regions that are used, by their names."
             )
         return [places[name] for name in regions]
 

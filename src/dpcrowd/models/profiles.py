@@ -11,6 +11,10 @@ Bayes):
 
 Observations that are far off count less (Huber). Values may be measurements with a variance of their own (earlier
 releases); of counts it is 0. Levels that are measured weakly are shrunk, too (`weak`).
+
+If an earlier model had the same season, its shape takes the place of c, unless the measured shapes are clearly closer
+to one that they share. Rows that were not measured keep it, so a season need not be complete: levels are then those of
+the measured slots around a known shape.
 """
 
 from __future__ import annotations
@@ -46,6 +50,7 @@ class ProfileSeries:
     released   (T, d) what was released of the slots, by filters that knew more than these measurements, such as an
                earlier model; NaN: nothing. None: of counts there is no need
     earlier_level  (d,) the levels of that model, if there was one; NaN for regions that it did not have
+    earlier_shape  (rows, d) its shape, if it had the same season
     """
 
     value: Floats
@@ -53,6 +58,7 @@ class ProfileSeries:
     row: Ints
     released: Floats | None = None
     earlier_level: Floats | None = None
+    earlier_shape: Floats | None = None
 
     @property
     def present(self) -> Bools:
@@ -102,7 +108,7 @@ def estimate_profile(series: ProfileSeries, rows: int, half_life: float | None, 
     noise = np.where(present, series.noise_var, 0.0)
     weight = np.where(present & ~_absurd(series.value, present), 1.0, 0.0)
     noisy = series.is_noisy
-    shape = np.ones((rows, series.value.shape[1]))
+    shape = np.ones((rows, series.value.shape[1])) if series.earlier_shape is None else series.earlier_shape
     var = np.full(series.value.shape[1], np.inf)
     for _ in range(_ROUNDS):
         level, local = _levels(*_adjusted(series, shape, weight), half_life)
@@ -244,7 +250,10 @@ def _shape(series: ProfileSeries, weight: Floats, level: Floats, local: Floats, 
     persons = np.where(is_seen, own * level, 0.0).sum(axis=1)
     expected = np.where(is_seen, level, 0.0).sum(axis=1)
     common = np.divide(persons, expected, out=np.ones(rows), where=expected > 0)[:, None]
-    if series.released is not None:
+    if series.earlier_shape is not None:
+        common = np.where(expected[:, None] > 0.0, common, series.earlier_shape)
+        common = _closer(own, own_var, is_seen, common, series.earlier_shape)
+    elif series.released is not None:
         common = _closer(own, own_var, is_seen, common, _released_shape(series, rows))
     apart = np.where(is_seen, np.square(own - common) - np.where(is_seen, own_var, 0.0), 0.0)
     between = np.maximum(apart.sum(axis=0) / np.maximum(is_seen.sum(axis=0), 1), 0.0)
@@ -269,15 +278,16 @@ def _released_shape(series: ProfileSeries, rows: int) -> Floats:
     return np.asarray(np.maximum(shape, 0.0))
 
 
-def _closer(own: Floats, own_var: Floats, is_seen: Bools, common: Floats, released: Floats) -> Floats:
-    """Return the common or the released shape, (rows, d): which of them the measured ones are closer to.
+def _closer(own: Floats, own_var: Floats, is_seen: Bools, common: Floats, given: Floats) -> Floats:
+    """Return the common shape, or the one that releases or a model gave, (rows, d): which the measured are closer to.
 
     The common one was made of them, so that each of its numbers brings it closer by 1 by chance; it has to gain twice
     that (Akaike's criterion).
     """
     weight = np.where(is_seen, 1.0 / np.where(is_seen, np.maximum(own_var, 1e-300), 1.0), 0.0)
-    distance = [float((weight * np.square(own - shape)).sum()) for shape in (common, released)]
-    chosen = common if distance[0] + 2.0 * (len(own) - 1) <= distance[1] else released
+    distance = [float((weight * np.square(own - shape)).sum()) for shape in (common, given)]
+    numbers = max(int(is_seen.any(axis=1).sum()) - 1, 0)
+    chosen = common if distance[0] + 2.0 * numbers <= distance[1] else given
     return np.broadcast_to(chosen, own.shape)
 
 

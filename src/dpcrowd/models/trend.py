@@ -52,8 +52,8 @@ class Trend:
             f"the counts have {direction} by about {abs(self.change):.0%} from the beginning of the span to its end, "
             f"in {self.regions} of {self.inhabited} regions, which is more than lasting deviations explain. A model "
             "expects that the level stays, so estimates lag behind a crowd that goes on like this. Fit on a shorter, "
-            "recent span (--span), fit again as releases come in (--releases), or leave the model out (--learn), and "
-            "compare."
+            "recent span (--span), fit again on your own releases as they come in (--releases), or leave the model out "
+            "(--learn), and compare."
         )
 
 

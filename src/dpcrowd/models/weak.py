@@ -55,13 +55,17 @@ variance would be too small wherever they say little."""
 class EarlierModel:
     """The model that the filters had when they made releases: its season, and levels, a and variances of deviations.
 
-    These are (d,), and NaN for regions that it did not have.
+    These are (d,), and NaN where nothing is to start from them.
+
+    shape  (rows, d) its profile relative to the mean over the season, by the rows that the season has in the slots to
+           be fitted; None: it does not say what to expect of these slots
     """
 
     season: SeasonKind
     level: Floats
     transition: Floats
     settled: Floats
+    shape: Floats | None = None
 
     def log_prior(self, settled: Floats) -> Floats:
         """Return how much it speaks for cells with these variances of deviations, (cells, d) each, as logarithms."""

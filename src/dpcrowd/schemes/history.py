@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.groups import over_members
 from dpcrowd.filters.learning import step_ahead
+from dpcrowd.filters.records import Reference, single_sums
 from dpcrowd.filters.smoothing import smooth, smooth_matrix, smooth_steps
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.relay_deviations import equivalent_sums
-from dpcrowd.schemes.relay_filter import OFF, prior_of
+from dpcrowd.schemes.relay_filter import LIMIT, OFF, prior_of
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["PosteriorHistory", "Posteriors", "recent_posteriors"]
@@ -86,15 +87,17 @@ def recent_posteriors(
         model, beliefs = state.setting.model, state.beliefs
         pairs = zip(place.tolist(), slots.tolist(), strict=True)
         steps = np.stack([step_ahead(state.bank.at(at), model, beliefs, slot + 1) for at, slot in pairs])
-    measured = _measurements(state, slots.tolist())
+    measured = _measurements(state, slots.tolist(), guard=scheme.guard)
     return Posteriors(slots, state.mean[place], state.mean_var[place], state.known[place], doubt, *measured, steps)
 
 
-def _measurements(state: RelayState, slots: Sequence[int]) -> tuple[Floats, Floats]:
+def _measurements(state: RelayState, slots: Sequence[int], *, guard: bool) -> tuple[Floats, Floats]:
     """Return the measurements of slots and their variances, (T, N, d) each.
 
-    A region that any record of a slot has joined with others has none: the sum is divided by what was expected of its
-    members, which is no measurement of a member. Nor has the matrix form any, in which regions are measured together.
+    A record that joins a region with others says nothing of it alone: the sum is divided by what was expected of the
+    members, which is no measurement of a member. So a region that some record of a slot has joined is measured by the
+    other records of the slot, if any reads it by itself. The matrix form, in which regions are measured together, has
+    no measurements.
     """
     value = np.full((len(slots), state.setting.servers, state.setting.regions), np.nan)
     variance = np.full(value.shape, np.inf)
@@ -102,10 +105,40 @@ def _measurements(state: RelayState, slots: Sequence[int]) -> tuple[Floats, Floa
         return value, variance
     for row, slot in enumerate(slots):
         y, info = _information(state, slot)
-        measured = (info > 0.0) & ~_joined(state, slot)
+        joined = _joined(state, slot)
+        if joined.any():
+            single = _single_records(state, slot, guard=guard)
+            y, info = np.where(joined, single[0], y), np.where(joined, single[1], info)
+        measured = info > 0.0
         value[row] = np.where(measured, y / np.where(measured, info, 1.0), np.nan)
         variance[row] = np.where(measured, 1.0 / np.where(measured, info, 1.0), np.inf)
     return value, variance
+
+
+def _single_records(state: RelayState, slot: int, *, guard: bool) -> tuple[Floats, Floats]:
+    """Return the sums y and Y of a slot's records that read a region by itself, (N, d) each.
+
+    Deviations of servers from their shares count as fresh, as in the filter of regions that are joined.
+    """
+    place, setting = slot % state.lag, state.setting
+    reference = Reference(state.level[place], state.level_var[place])
+    if guard:
+        prior, prior_var = prior_of(state, slot)
+        penalised = state.suspicious[place]
+        reference = Reference(
+            state.level[place],
+            state.level_var[place],
+            prior,
+            prior_var,
+            state.penalty[place] if penalised.any() else None,
+            LIMIT,
+            penalised=penalised,
+        )
+    held = state.holdings(slot, "numpy")
+    return single_sums(
+        held.indptr, held.indices, state.table(slot), reference, setting.observation, setting.model.one_step_var,
+        state.servers, state.scale[place],
+    )  # fmt: skip
 
 
 def _information(state: RelayState, slot: int) -> tuple[Floats, Floats]:

@@ -43,7 +43,7 @@ from dpcrowd.schemes.relay_shares import (
 )
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 
-__all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "expected_level", "prior_of", "skip_slots"]
+__all__ = ["LIMIT", "OFF", "begin_slot", "diagonal", "end_slot", "expected_level", "prior_of", "skip_slots"]
 
 
 LIMIT = 36.0

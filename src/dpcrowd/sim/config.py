@@ -95,9 +95,8 @@ class SimulationConfig:
         for entrant in self.entrants:
             if entrant.scheme.needs_model and self.fitted is None:
                 raise BadInput(
-                    f"scheme '{entrant.scheme.name}' needs a process model; fit one with 'dpcrowd fit', and give it "
-                    "with "
-                    "--model FILE (in Python: model=...)."
+                    f"scheme '{entrant.scheme.name}' needs a process model; fit one on public counts or your own "
+                    "releases with 'dpcrowd fit', and give it with --model FILE (in Python: model=...)."
                 )
         if self.beta is not None:
             check_gain(self.beta, 0)  # the bound depends on the links, which `Networks` draws

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,12 +25,12 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
 from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.file import read_model, write_model
-from dpcrowd.models.model import Model, row_variances
+from dpcrowd.models.model import Model
 from dpcrowd.models.releases import check_growth, measurements, walk_of
 from dpcrowd.models.season import SlotTimes, check_seen_twice
-from dpcrowd.models.weak import EarlierModel
 from dpcrowd.schemes.base import Z95
 from dpcrowd.sim.data.tables import Table, is_number, read_table
+from dpcrowd.sim.earlier import as_start, correlation_note, earlier_model, is_network, reads_groups, season_notes
 from dpcrowd.sim.export import check_toml_path
 from dpcrowd.sim.fit import checked_season, checked_source, make_model
 from dpcrowd.sim.network_file import NetworkFile, read_network_process
@@ -90,7 +89,8 @@ def fit_releases(
                  measurement and measurement_variance, the model is fitted on these, and nothing has to be undone
     source       as of `dpcrowd.fit`
     season       as of `dpcrowd.fit`
-    made_with    what the filters that made the releases knew: the network.toml of their network, or a process model
+    made_with    what the filters that made the releases knew: the network.toml of their network, or a process model,
+                 whose season (unless another one predicts clearly better) and region_correlation are kept
     process_var  instead of it, Q of a random walk: a number, or one per region, in the order of the table. Without
                  either, Q is taken from the table, and refused if the table does not show it
     out          the file, whose name ends in .toml
@@ -113,10 +113,20 @@ def fit_releases(
             + (f", or export them with measurements: {_EXPORT}." if releases.measured is None else ".")
         )
     season = checked_season(season)
-    check_seen_twice(season, None if times is None else times.length, len(slots))
+    start = None
+    if earlier is not None:
+        start = as_start(earlier, releases.regions, times, first, shape_only=releases.measured is None)
+    if start is None or start.shape is None or season != start.season:  # a shape that is known need not be seen twice
+        check_seen_twice(season, None if times is None else times.length, len(slots))
     estimate = np.where(np.isfinite(releases.variance), releases.mean, np.nan)
-    start = _as_start(earlier, releases.regions)
     fitted = fit_series(value, noise, times, season, first, estimate, start)
+    if earlier is not None and season == "auto":
+        notes = (*notes, *season_notes(earlier, fitted.season, times, len(slots)))
+    if earlier is not None and earlier.region_correlation is not None and len(releases.regions) > 1:
+        fitted = replace(fitted, region_correlation=earlier.region_correlation)
+        notes = (*notes, correlation_note(earlier))
+    if releases.measured is not None:
+        notes = (*notes, *_group_notes(np.isfinite(noise), reads_groups(made_with)))
     notes = (*notes, *_weak_notes(fitted, releases.regions, number))
     q, a = fitted.estimate.variance, fitted.estimate.transition
     level = fitted.estimate.profile.level if fitted.estimate.kind == "proportional" else 1.0
@@ -145,43 +155,40 @@ def _measurements(
     """Return measurements and their variances, (T, d) each, the model of the filters, and what to know about them."""
     if releases.measured is None:
         process, notes = _process(releases, made_with, process_var)
-        return measurements(releases.mean, releases.variance, process), None, notes
-    model = _earlier_model(made_with)
-    if model is not None:
-        _check_regions(model, releases.regions)
+        return measurements(releases.mean, releases.variance, process), earlier_model(made_with), notes
+    model = earlier_model(made_with)
     if model is None and (made_with is not None or process_var is not None):
         return releases.measured, None, (_NOT_NEEDED,)
     return releases.measured, model, ()
 
 
-def _earlier_model(made_with: Model | str | os.PathLike[str] | None) -> Model | None:
-    """Return the process model that filters had, if they had one."""
-    if made_with is None or isinstance(made_with, Model):
-        return made_with
-    if not _is_network(Path(made_with)):
-        return read_model(made_with)
-    network = read_network_process(made_with)
-    return None if network.model is None else network.read_model()
+def _group_notes(measured: Bools, in_groups: bool) -> list[str]:
+    """Return what groups cost a fit, from where (T, d) there is a measurement.
 
+    A record has all regions, so where only some of a slot were measured, others were read in groups. Slots without any
+    measurement may have had no record at all.
 
-def _check_regions(model: Model, regions: tuple[str, ...]) -> None:
-    """Refuse an earlier model that lacks regions of the releases: the filters that made them had another one."""
-    lacks = np.array([name not in model.names for name in regions])
-    if lacks.any():
-        raise BadInput(
-            f"{model.file} lacks {_listed(regions, lacks)} of the releases, so they were not made with it; "
-            "give --made-with the model or network.toml of the network that made them, or leave it out."
+    in_groups  whether it is known that servers read regions in groups
+    """
+    some = measured.any(axis=1)
+    shared, empty = int((~measured[some]).sum()), int((~some).sum())
+    if not shared and not (in_groups and empty):
+        return []
+    parts = []
+    if shared:
+        parts.append(
+            f"in {shared} of {measured.size} slots x regions, a region has no measurement of its own while others of "
+            "the slot have one"
         )
-
-
-def _as_start(model: Model | None, regions: tuple[str, ...]) -> EarlierModel | None:
-    """Return what a fit of these regions starts from, all of which the earlier model has."""
-    if model is None:
-        return None
-    numbers = {one.name: (one.level, one.transition, one.variance) for one in model.regions}
-    level, a, variance = np.array([numbers[name] for name in regions]).T
-    rows = row_variances(level[None], level, a, variance, model.variance)
-    return EarlierModel(model.season, level, a, rows[0] / (1.0 - np.square(a)))
+    if empty:
+        parts.append(
+            f"in {empty} of {len(measured)} slots, which are {empty * measured.shape[1]} slots x regions, no region "
+            "has one: there was no record, or all of them had sums only"
+        )
+    return [
+        f"regions were read in groups: {', and '.join(parts)}. Shapes, a and variances are those of the other "
+        'measurements; groups = "off" in the time before a fit gives more of them.'
+    ]
 
 
 def _weak_notes(fitted: Fitted, regions: tuple[str, ...], number: Ints) -> list[str]:
@@ -222,7 +229,7 @@ def _process(
         process = ProcessModel.of(1.0, q)
     elif made_with is None:
         return walk_of(releases.variance), ()
-    elif isinstance(made_with, Model) or not _is_network(Path(made_with)):
+    elif isinstance(made_with, Model) or not is_network(Path(made_with)):
         model = made_with if isinstance(made_with, Model) else read_model(made_with)
         return _of_model(model, releases), (_LEARNED.format(may="may have"),)
     else:
@@ -233,15 +240,6 @@ def _process(
             return process, (_LEARNED.format(may="have"),)
     check_growth(releases.variance, process, releases.regions)
     return process, ()
-
-
-def _is_network(path: Path) -> bool:
-    """Whether a TOML file is that of a network, and not that of a model; the reader of models refuses all else."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return any(name in document for name in ("scheme", "network", "server"))
 
 
 def _of_model(model: Model, releases: _Releases) -> ProcessModel:

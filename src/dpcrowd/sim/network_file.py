@@ -135,14 +135,14 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
 
 
 def read_network_process(path: str | os.PathLike[str]) -> NetworkFile:
-    """Read what a network.toml says of regions, slot, and the filters' model; whatever its servers and links are."""
+    """Read what a network.toml says of regions, slot, groups and model; whatever its servers and links are."""
     file = Path(path)
     document = _document(file)
     scheme = _table(document, "scheme", file)
     model, learn = _model(scheme, file)
     settings, regions = _settings(document, file), _regions(document, file)
     transition = scheme.get("transition", 1.0)
-    return NetworkFile(str(file), (), None, (), regions, settings, model=model, learn=learn, transition=transition)
+    return NetworkFile(str(file), (), None, (), regions, settings, None, _crowd(scheme, file), model, learn, transition)
 
 
 def _document(file: Path) -> dict[str, Any]:

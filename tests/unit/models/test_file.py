@@ -122,7 +122,7 @@ def test_regions_are_found_by_name() -> None:
     assert process.course is not None
     assert process.course.mean(0)[0] == pytest.approx(5, abs=1.5)
     assert model.process_model(["hall"], None).regions == 1
-    with pytest.raises(BadInput, match=r"the model has no region 'cellar'; it has 'hall', 'garden'. Fit it on"):
+    with pytest.raises(BadInput, match=r"the model has no region 'cellar'; it has 'hall', 'garden'. Fit it again"):
         model.process_model(["hall", "cellar"], None)
 
 

@@ -90,7 +90,9 @@ def test_past_reads_nothing_and_costs_nothing(series: Path, model: dpcrowd.Model
     assert row["epsilon_paid"] == {"server": None, "moving": None, "roaming": None}
     assert (row["frequency"], row["packets_per_slot"]) == (0.0, 0.0)
     assert "no count is read" in (result.guarantees["past"] or "")
-    with pytest.raises(BadInput, match="scheme 'past' needs a process model; fit one with 'dpcrowd fit'"):
+    with pytest.raises(
+        BadInput, match="scheme 'past' needs a process model; fit one on public counts or your own releases"
+    ):
         dpcrowd.simulate("past", counts, **SMALL)
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcrowd import counts_from_array
+from dpcrowd import counts_from_array, fit
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
+from dpcrowd.schemes import relay
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim import simulate as simulate_module
 from dpcrowd.sim.result import SimulationResult
@@ -83,6 +84,31 @@ def test_the_sum_of_a_group_is_no_measurement_of_its_members() -> None:
     assert measured[..., 3].any()
     late = measured[12:, :, :3]
     assert late.mean() < 0.5 * measured[12:, :, 3].mean()
+
+
+@pytest.mark.slow
+def test_a_region_in_a_group_is_measured_by_records_that_read_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One server that joins regions would otherwise take away what all others of the slot have measured and paid for.
+
+    Every second of six servers has the sum of all regions in its records; the others read each region by itself.
+    """
+    counts = np.random.default_rng(4).poisson([40.0, 15.0, 90.0], (160, 3))
+    public = counts_from_array(counts[:60])
+    model = replace(fit(public, source="drawn", season="none"), region_correlation=0.3)
+    monkeypatch.setattr(relay, "join_all", lambda state, slot, shares, due, *_: due & (np.arange(len(due)) % 2 == 0))
+    monkeypatch.setattr(relay, "choose_groups", lambda state, *_: np.tile(np.arange(3), (state.setting.servers, 1)))
+    data = counts_from_array(counts[60:])
+    asked: dict[str, Any] = {"servers": 6, "shares": "partition", "window": 10, "epsilon": 3.0, "turnover": 1.0}
+    asked |= {"model": model, "smoothed": True, "runs": 1, "jobs": 1}
+    history = simulate(Relay(samples=10, groups="auto", reach="all"), data, **asked).smoothed["relay"]
+    variance, error = history.measurement_variances[0, :, 0], history.measurements[0, :, 0] - counts[60:]
+    known = np.isfinite(variance).all(axis=1)
+    assert known.mean() > 0.8, "some slots end before a record of the other servers has arrived"
+    variance, error = variance[known], error[known]
+    assert 0.8 < (np.square(error) / variance).mean() < 1.25, "no sum, and nothing that a model expects, is in it"
+    assert np.abs(np.corrcoef(error.T)[0, 1]) < 0.3, "a sum would give all of its members the same error"
+    alone = simulate(Relay(samples=10, groups="off", reach="all"), data, **asked).smoothed["relay"]
+    assert 1.5 < np.median(variance / alone.measurement_variances[0, known, 0]) < 3.0, "half of the records tell half"
 
 
 @pytest.mark.slow

@@ -304,10 +304,12 @@ def _questionable_model(network: NetworkConfig) -> Iterator[str]:
         yield (
             f"the model has a season of {fitted.season} slots and no times, so it is taken to begin at the epoch, "
             f"{utc_text(int(network.general.epoch))}: if slot 0 of '{fitted.data}' was at another place in the season, "
-            "everything that is expected is shifted. Fit the model on data whose slots are labelled with times."
+            "everything that is expected is shifted. Fit the model again on public counts, or on your own "
+            "releases, whose slots are labelled with times."
         )
     if fitted.slot is None:
         yield (
             f"the model has no slot length, since '{fitted.data}' has no times: nothing checks that its slots are as "
-            f"long as those of this network, {network.general.slot}. Fit it with --slot-length."
+            f"long as those of this network, {network.general.slot}. Fit it again on the same public counts "
+            "with --slot-length."
         )

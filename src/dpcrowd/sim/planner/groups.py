@@ -28,7 +28,8 @@ __all__ = ["GroupsPlan", "plan_groups"]
 
 _UNKNOWN = (
     "'{}' has groups = \"auto\", but its model does not say whether regions rise and fall together, so no regions are "
-    "joined. Fit the model again on counts with this version to have groups where they help."
+    "joined. Fit the model again with this version, on public counts, to have groups where they help; releases do not "
+    "show it, and raw counts of people whom the promise covers would be an unpaid release."
 )
 _WORTH_IT = 0.98
 """Groups are recommended if they leave at most this part of the total error."""

@@ -372,7 +372,7 @@ def _unchecked_times(model: Model, slot: float | None) -> list[str]:
         remarks.append(
             f"{model.file}: its season of {model.season} slots is counted from slot 0 of '{model.data}', which has no "
             "times. The plan averages over the season; live servers take it to begin at the network's epoch. Fit the "
-            "model on data whose slots are labelled with times."
+            "model again on public counts, or on your own releases, whose slots are labelled with times."
         )
     if model.slot is None and slot is not None:
         remarks.append(unknown_slot_note(model, duration_text(round(slot * SECOND))))

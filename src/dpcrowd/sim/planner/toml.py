@@ -119,8 +119,8 @@ def _process(plan: NetworkPlan, folder: str | os.PathLike[str]) -> tuple[dict[st
     if slot is not None and length is not None and length != round(slot * SECOND):
         return process_var, (
             f"The plan knows a process model of slots of {length_text(length)}, and has slots of "
-            f"{duration_text(slot)}: fit it again on these, and give it to the network, as [scheme] model in place of "
-            "process_var."
+            f"{duration_text(slot)}: fit it again on public counts or your own releases in such slots, and give it to "
+            "the network, as [scheme] model in place of process_var."
         )
     if model.path is None:
         return process_var, (
