@@ -1,8 +1,8 @@
 """Fit a process model on a series: which season, which variance, and every number, chosen on blocks that were held out.
 
 Blocks of the span are held out. Each is predicted by a profile that was fitted on the slots before it, and the
-candidates (season, weight of recent slots, kind of variance) are compared by their continuous ranked probability score
-(CRPS), which rewards small errors and honest widths. Nothing outside the span is looked at.
+candidates (season, weight of recent and of unusual slots, kind of variance) are compared by their continuous ranked
+probability score (CRPS), which rewards small errors and honest widths. Nothing outside the span is looked at.
 
 How far a series is from its profile, and how long a deviation lasts, is also taken from held-out blocks: residuals of
 slots that a profile was fitted on are too small.
@@ -62,6 +62,7 @@ class Candidate:
     season: SeasonKind
     half_life: float | None = None
     around_earlier: bool = False
+    robust: bool = False
 
     @property
     def way(self) -> tuple[SeasonKind, bool]:
@@ -74,7 +75,9 @@ class Candidate:
         season = "a constant level" if self.season == "none" else f"season {self.season}"
         if self.around_earlier:
             season += " around the earlier shape"
-        return season if self.half_life is None else f"{season}, half-life of {self.half_life:.0f} slots"
+        if self.half_life is not None:
+            season += f", half-life of {self.half_life:.0f} slots"
+        return f"{season}, of usual slots" if self.robust else season
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +151,10 @@ def fit_series(
         seasons = [*seasons, *suggested_seasons(value)]
     half_lives = [half for half in (slots / 3.0, slots / 10.0) if half >= _SHORTEST_HALF_LIFE]
     ways = _ways(seasons, season, earlier, times, slots)
-    candidates = [Candidate(one, half, around) for one, around in ways for half in (None, *half_lives)]
+    robust = (False,) if noise_var is not None else (False, True)  # noise has its own rule for what is far off
+    candidates = [
+        Candidate(one, half, around, usual) for one, around in ways for half in (None, *half_lives) for usual in robust
+    ]
     timings = {one: timing(one, times, first) for one, _ in ways}
     level = None if earlier is None else earlier.level
     series = {
@@ -254,7 +260,9 @@ def _held_out(series: ProfileSeries, rows: int, candidate: Candidate, earlier: E
 
 
 def _profile(series: ProfileSeries, rows: int, candidate: Candidate) -> Profile:
-    return estimate_profile(series, rows, candidate.half_life, smooth=candidate.season == "year")
+    return estimate_profile(
+        series, rows, candidate.half_life, smooth=candidate.season == "year", robust=candidate.robust
+    )
 
 
 def _estimate(

@@ -30,6 +30,7 @@ from dpcrowd.models.weak import shrunk_levels
 __all__ = ["Profile", "ProfileSeries", "estimate_profile"]
 
 _FAR = 4.0  # standard deviations beyond which an observation counts less
+_USUAL, _BY_CHANCE = 0.5, 3.0  # the same of a profile of usual slots, and in standard deviations of a Poisson count
 _ROUNDS = 3
 _MEDIAN_TO_VAR = 2.198  # the variance of normal residuals, from the median of their squares
 _RARE = 0.05  # of all values
@@ -98,11 +99,14 @@ class Profile:
     level_var: Floats
 
 
-def estimate_profile(series: ProfileSeries, rows: int, half_life: float | None, smooth: bool) -> Profile:
+def estimate_profile(
+    series: ProfileSeries, rows: int, half_life: float | None, smooth: bool, *, robust: bool = False
+) -> Profile:
     """Estimate level and profile.
 
     half_life  slots after which an observation counts half in the level; None: the level is the same in all slots
     smooth     whether neighbouring rows are alike, as weeks of a year are
+    robust     whether usual slots decide: unusual ones, such as holidays, count less
     """
     present = series.present
     noise = np.where(present, series.noise_var, 0.0)
@@ -116,7 +120,8 @@ def estimate_profile(series: ProfileSeries, rows: int, half_life: float | None, 
         residual = np.where(present, series.value - local * shape[series.row], 0.0)
         var = (_noisy_deviation_var if noisy else _deviation_var)(residual, noise, present, local.mean(axis=0))
         deviation = np.sqrt(var + noise)
-        far = np.minimum(1.0, _FAR * deviation / np.maximum(np.abs(residual), 1e-12))
+        limit = _usual_limit(local * shape[series.row], deviation, local) if robust else _FAR * deviation
+        far = np.minimum(1.0, limit / np.maximum(np.abs(residual), 1e-12))
         weight = np.where(present, far / np.square(deviation), 0.0)
     if not noisy:
         return Profile(level, level * shape, var, np.zeros_like(level))
@@ -127,6 +132,16 @@ def estimate_profile(series: ProfileSeries, rows: int, half_life: float | None, 
         measured = _both(measured, _released_level(adjusted, half_life))
     level, level_var = shrunk_levels(*measured, series.earlier_level)
     return Profile(level, level * shape, var, level_var)
+
+
+def _usual_limit(expected: Floats, deviation: Floats, local: Floats) -> Floats:
+    """Return how far a value may be from what is expected, (T, d), to count in full where usual slots decide.
+
+    Half of a standard deviation, in proportion to what is expected, leads close to a median: holidays and bad weather
+    do not move it. But no less than three of a Poisson count, whose own skewness must not lower the level.
+    """
+    relative = deviation * expected / np.maximum(local, 1e-12)
+    return np.asarray(np.maximum(_USUAL * relative, _BY_CHANCE * np.sqrt(np.maximum(expected, 1.0))))
 
 
 def _adjusted(series: ProfileSeries, shape: Floats, weight: Floats) -> tuple[Floats, Floats]:
