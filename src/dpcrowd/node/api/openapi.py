@@ -232,7 +232,7 @@ def _state() -> Part:
     def get(name: str, text: str, answers: Part, right: str | Sequence[str] | None = "read", more: str = "") -> Part:
         return {"get": operation(name, text, more, answers, right=right)}
 
-    closed = errors(401, 403)
+    closed, refused = errors(401, 403), errors(400, 401, 403)
     metrics = answer("The metrics in the text format of Prometheus.", str, "text/plain")
     description = answer("The OpenAPI document.", dict[str, Any])
     ready = {
@@ -241,25 +241,25 @@ def _state() -> Part:
     }
     return {
         "/v1/budget": get(
-            "budget", "Get the privacy budget", {"200": answer("The budget.", views.BudgetView), **closed}
+            "budget", "Get the privacy budget", {"200": answer("The budget.", views.BudgetView), **refused}
         ),
         "/v1/network": get(
             "network",
             "Get the state of the network",
-            {"200": answer("The state.", views.NetworkStatus), **closed},
+            {"200": answer("The state.", views.NetworkStatus), **refused},
             ("read", "admin"),
             "Only a token with the right `admin` gets `refused_checkins`, since it may be about a single person.",
         ),
         "/v1/quality": get(
             "quality",
             "Get the running calibration of the intervals",
-            {"200": answer("The calibration.", views.QualityView), **closed},
+            {"200": answer("The calibration.", views.QualityView), **refused},
             more=_QUALITY,
         ),
         "/v1/proofs": get(
             "proofs",
             "Get the proofs that servers have signed two different records",
-            {"200": answer("The proofs.", ProofsView), **closed},
+            {"200": answer("The proofs.", ProofsView), **refused},
             ("admin",),
             _PROOFS,
         ),

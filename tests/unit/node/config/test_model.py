@@ -68,7 +68,7 @@ def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
     text = model.read_text(encoding="utf-8")
     for source in ('"  "', "[]", "0", "false"):
         model.write_text(text.replace('"the town\'s own survey"', source), encoding="utf-8")
-        with pytest.raises(BadInput, match=r"scheme.model: the model has no source"):
+        with pytest.raises(BadInput, match=r"scheme.model: .*model.toml has no source"):
             load_network(path)
 
 
@@ -90,6 +90,19 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     path.write_text(text.replace(f'"{region}"', '"elsewhere"', 1), encoding="utf-8")
     with pytest.raises(BadInput, match=r"scheme.model: the model has no region 'elsewhere'"):
         load_network(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"), [("[model\n", " is not TOML"), ("[scores]\n", " has no section"), ("[mdel]\n", "'mdel'")]
+)
+def test_a_broken_model_file_is_named_by_its_path(tmp_path: Path, content: str, fault: str) -> None:
+    """'the model' is no file that an operator could open, and several networks may have one of the same name."""
+    path, model = write(tmp_path), tmp_path / "model.toml"
+    model.write_text(content, encoding="utf-8")
+    with pytest.raises(BadInput, match=r"scheme\.model: ") as refused:
+        load_network(path)
+    assert str(model) in str(refused.value)
+    assert fault in str(refused.value)
 
 
 def test_a_model_without_times_is_warned_of(tmp_path: Path) -> None:
