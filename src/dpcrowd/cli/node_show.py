@@ -93,6 +93,7 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
         ("revision", f"{network['revision']}, digest {network['digest']}"),
         ("slot", f"{network['slot']}, of {network['slot_seconds']:g} s since {network['epoch']}"),
         *_scheme(network, budget),
+        *_model(network),
         *_crowd(network),
         ("neighbours", _neighbours(network["neighbours"])),
         ("budget", _budget_line(budget)),
@@ -115,6 +116,14 @@ def _scheme(network: dict[str, Any], budget: dict[str, Any]) -> list[tuple[str, 
     links = "to every server" if reach == "all" else "1 link" if reach == 1 else f"{reach} links"
     samples = f"{network['samples']} sample{'' if network['samples'] == 1 else 's'} per {budget['length']} slots"
     return [("scheme", f"{name}: {samples}; records travel {links}, and may be {network['lag']} slots late")]
+
+
+def _model(network: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a line on the process model, with its source as what it is: an assertion."""
+    data, source = network.get("model_data"), network.get("model_source")
+    if source is None:
+        return []
+    return [("model", f"fitted on '{data}'; why it costs no budget is asserted by the operators: \"{source}\"")]
 
 
 def _crowd(network: dict[str, Any]) -> list[tuple[str, str]]:

@@ -131,6 +131,8 @@ class Network(Struct, frozen=True, kw_only=True):
     samples        of every server per window or horizon; `reach`: links that a record travels; `lag`: slots by which it
                    may be late. None where the scheme does not pass records on
     groups, turnover, share_width  of network.toml, for `relay`; None where it does not state them
+    model_data     what the process model of all servers was fitted on, and `model_source`: why it costs no privacy
+                   budget, as the operators assert. None: there is no model, or the node runs an earlier version
     messages_sent  number of messages to neighbours since the start: data, heartbeat, forward, join
     joined_from    neighbours whose word the estimate began with, of slot `joined_slot`; empty: none
     join_disagreement  neighbours whose states contradicted each other, or the one that was taken; empty: none
@@ -159,6 +161,8 @@ class Network(Struct, frozen=True, kw_only=True):
     groups: Literal["auto", "off"] | None = None
     turnover: float | None = None
     share_width: float | None = None
+    model_data: str | None = None
+    model_source: str | None = None
     servers: list[NetworkServer] = []
     messages_sent: dict[str, int] = {}
     joined_from: list[str] = []

@@ -85,3 +85,13 @@ def test_names_of_servers_cannot_control_the_terminal(capsys: pytest.CaptureFixt
     """They come from other organisations' files."""
     lines = printed([ServerStatus(name="c\x1b[2J", overdue=71, missing=True)], capsys)
     assert not [line for line in lines if "\x1b" in line]
+
+
+def test_a_process_model_is_named_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
+    """Estimates rest on it, and whether it was public is what the operators say: who looks at the state must see it."""
+    lines = printed([], capsys, scheme="relay", model_data="survey.csv", model_source="the town's own survey")
+    assert lines[5] == (
+        "model       fitted on 'survey.csv'; why it costs no budget is asserted by the operators: "
+        '"the town\'s own survey"'
+    )
+    assert not [line for line in printed([], capsys, scheme="relay") if line.startswith("model")]

@@ -233,6 +233,17 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
         float | None,
         Meta(description="`share_width` of network.toml: how wrong public shares may be; null: it is not stated."),
     ] = None
+    model_data: Annotated[
+        str | None,
+        Meta(description="What the process model that all servers know was fitted on; null: they know none."),
+    ] = None
+    model_source: Annotated[
+        str | None,
+        Meta(
+            description="Why that model costs no privacy budget: the assertion of the operators, which no server can "
+            "check; null: there is no model."
+        ),
+    ] = None
     servers: Annotated[
         list[ServerStatus],
         Meta(

@@ -163,6 +163,8 @@ def network_status(
         groups=network.method.groups,
         turnover=network.method.turnover,
         share_width=network.method.share_width,
+        model_data=None if network.fitted is None else network.fitted.data,
+        model_source=None if network.fitted is None else network.fitted.source,
         servers=[] if records is None else [_server_status(records, name) for name in records.revisions.current.names],
         joined_from=[] if joined is None else list(joined.sources),
         joined_slot=None if joined is None else joined.slot,

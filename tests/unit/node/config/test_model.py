@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from dpcrowd.node.config import digest, load_network, parse_network
 from dpcrowd.node.config.read import network_text
 from dpcrowd.node.config.revision import check_next
 from dpcrowd.node.config.samples import sample_network
+from dpcrowd.node.live.status import network_status
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.fit import fit
 
@@ -39,6 +41,18 @@ def test_servers_know_the_model(tmp_path: Path) -> None:
     assert setting.learn
     assert "fitted on published data" in network.promise()
     assert "the town's own survey" in network.promise()
+
+
+def test_the_state_of_a_node_names_the_model_and_its_source(tmp_path: Path) -> None:
+    """Doctor and budget print the assertion; whoever reads /v1/network alone would not know that there is a model."""
+    network = load_network(write(tmp_path))
+    name = network.servers[0].name
+    status = network_status(network, name, set(), {}, Counter(), {}, network.clock().opens(3))
+    assert network.fitted is not None
+    assert (status.model_data, status.model_source) == (network.fitted.data, "the town's own survey")
+    plain = parse_network(sample_network(3))
+    status = network_status(plain, name, set(), {}, Counter(), {}, plain.clock().opens(3))
+    assert (status.model_data, status.model_source) == (None, None)
 
 
 def test_its_content_is_part_of_the_digest(tmp_path: Path) -> None:
