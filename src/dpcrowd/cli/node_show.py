@@ -131,14 +131,27 @@ def _crowd(network: dict[str, Any]) -> list[tuple[str, str]]:
     groups, turnover, width = (network.get(name) for name in ("groups", "turnover", "share_width"))
     rows = []
     if groups is not None:
-        sharing = "small regions share one draw of noise" if groups == "auto" else "every region has its own noise"
-        rows.append(("groups", f"{groups}: {sharing}"))
+        rows.append(("groups", f"{groups}: {_sharing(network)}"))
     if turnover is not None:
         rows.append(("turnover", f"{turnover:g}: this part of a server's users is replaced per slot"))
     if width is not None:
         use = f"servers learn shares; public ones may be wrong by {width:.0%}" if width else "public shares are right"
         rows.append(("share width", f"{width:g}: {use}"))
     return rows
+
+
+def _sharing(network: dict[str, Any]) -> str:
+    """Return which regions share one draw of noise; with a model, its correlation decides."""
+    if network["groups"] != "auto":
+        return "every region has its own noise"
+    if network.get("model_source") is None:
+        return "small regions share one draw of noise, where that is predicted to help"
+    if network.get("region_correlation") is None:
+        return "no regions are joined, since the model has no region_correlation; every region has its own noise"
+    return (
+        "regions that rise and fall together share one draw of noise, and records may have the sum of all regions, "
+        "where that is predicted to help"
+    )
 
 
 def _neighbours(neighbours: Sequence[dict[str, Any]]) -> str:

@@ -133,6 +133,7 @@ class Network(Struct, frozen=True, kw_only=True):
     groups, turnover, share_width  of network.toml, for `relay`; None where it does not state them
     model_data     what the process model of all servers was fitted on, and `model_source`: why it costs no privacy
                    budget, as the operators assert. None: there is no model, or the node runs an earlier version
+    region_correlation  as the model says; None: it does not, and then `groups` auto joins no regions
     messages_sent  number of messages to neighbours since the start: data, heartbeat, forward, join
     joined_from    neighbours whose word the estimate began with, of slot `joined_slot`; empty: none
     join_disagreement  neighbours whose states contradicted each other, or the one that was taken; empty: none
@@ -163,6 +164,7 @@ class Network(Struct, frozen=True, kw_only=True):
     share_width: float | None = None
     model_data: str | None = None
     model_source: str | None = None
+    region_correlation: float | None = None
     servers: list[NetworkServer] = []
     messages_sent: dict[str, int] = {}
     joined_from: list[str] = []

@@ -244,6 +244,14 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
             "check; null: there is no model."
         ),
     ] = None
+    region_correlation: Annotated[
+        float | None,
+        Meta(
+            description="Of the deviations of two regions from that model. With `groups` auto and a model, regions are "
+            "joined, and records may have the sum of all regions, only if the model says it; null: it does not, or "
+            "there is no model."
+        ),
+    ] = None
     servers: Annotated[
         list[ServerStatus],
         Meta(

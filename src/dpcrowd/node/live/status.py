@@ -165,6 +165,7 @@ def network_status(
         share_width=network.method.share_width,
         model_data=None if network.fitted is None else network.fitted.data,
         model_source=None if network.fitted is None else network.fitted.source,
+        region_correlation=None if network.fitted is None else network.fitted.region_correlation,
         servers=[] if records is None else [_server_status(records, name) for name in records.revisions.current.names],
         joined_from=[] if joined is None else list(joined.sources),
         joined_slot=None if joined is None else joined.slot,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +21,11 @@ from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.fit import fit
 
 
-def write(folder: Path, *, source: str = "the town's own survey", name: str = "model.toml", seed: int = 0) -> Path:
+def write(
+    folder: Path, *, source: str = "the town's own survey", name: str = "model.toml", seed: int = 0, **more: Any
+) -> Path:
     """A network whose file names a model beside it."""
-    text = sample_network(3)
+    text = sample_network(3, **more)
     regions = parse_network(text).regions
     counts = np.random.default_rng(seed).poisson(50, (60, len(regions)))
     model = fit(counts_from_array(counts, regions=regions), source=source)
@@ -131,6 +135,22 @@ def test_a_model_without_times_is_warned_of(tmp_path: Path) -> None:
     texts = [text for text in load_network(path).warnings() if "a season of 4 slots and no times" in text]
     assert len(texts) == 1
     assert "begin at the epoch, 20" in texts[0], "a date, not a number of nanoseconds"
+
+
+def test_groups_that_the_model_rules_out_are_warned_of(tmp_path: Path) -> None:
+    """Nothing is joined without a correlation: an operator would take records of single regions for groups."""
+    path = write(tmp_path, scheme="relay", groups="auto")
+    network = load_network(path)
+    assert network.fitted is not None
+    assert network.fitted.region_correlation is not None
+    assert not [one for one in network.warnings() if "groups" in one]
+    write_model(replace(network.fitted, region_correlation=None), tmp_path / "model.toml")
+    network = load_network(path)
+    (warning,) = [one for one in network.warnings() if "groups" in one]
+    assert "joins no regions, since the model has no region_correlation" in warning
+    assert "Fit it on public counts" in warning
+    status = network_status(network, network.servers[0].name, set(), {}, Counter(), {}, network.clock().opens(3))
+    assert (status.groups, status.region_correlation) == ("auto", None)
 
 
 def test_a_revision_may_add_a_model(tmp_path: Path) -> None:
