@@ -197,6 +197,7 @@ class Quality(Struct, frozen=True, kw_only=True):
     coverage     share of normalised innovations within 1.96, about 0.95 if all is well; None: there are none
     calibration  their mean square, about 1 if all is well; None: there are none
     values       number of innovations, one per record and region, in `slots` of the last `window` slots
+    sums         how many of them are of the sum of several regions; they are in none of `regions`
     since_slot   first slot that was counted; None: none yet
     learned_shares  by server and region, if the node learns them from records
     """
@@ -206,6 +207,7 @@ class Quality(Struct, frozen=True, kw_only=True):
     coverage: float | None = None
     calibration: float | None = None
     values: int = 0
+    sums: int = 0
     records: int = 0
     slots: int = 0
     window: int

@@ -8,6 +8,9 @@ and variance P that does not contain it. The innovation has the variance Y + Y P
 has mean square 1, and 95% of its values are within 1.96, if the variances are right (94% where Laplace noise
 dominates). With full matrices, n_k is divided by the square root of the k-th entry of the diagonal. All of it is
 public: priors come from noisy values that were paid for.
+
+The sum of several regions is one measurement, with one innovation. It counts in the total and in none of its regions:
+nobody knows which of them it is about.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats, Ints
+from dpcrowd.arrays import Bools, Floats, Ints
 
 __all__ = ["BOUND", "WINDOW", "Calibration", "CalibrationWindow", "normalised_innovations"]
 
@@ -63,11 +66,12 @@ class Calibration:
     since        first slot from which on innovations were counted; None: none yet
     slots        number of slots of the window in which a measurement of another server was fused
     records      number of measurements, each of some or all regions
-    values       (d,) number of innovations per region
+    values       (d,) number of innovations per region, without those of sums
+    sums         number of innovations that are of the sum of several regions
     mean_square  (d,) mean of n^2
     coverage     (d,) share of innovations within `BOUND`
 
-    total_...    the same over all regions
+    total_...    the same over all regions and sums
     """
 
     since: int | None
@@ -78,15 +82,26 @@ class Calibration:
     coverage: Floats
     total_mean_square: float
     total_coverage: float
+    sums: int = 0
+
+    @property
+    def total_values(self) -> int:
+        """Number of all innovations."""
+        return int(self.values.sum()) + self.sums
 
 
 @dataclass(frozen=True)
 class _SlotSums:
+    """What a slot adds: by region (d,), and by sums of several regions (joint)."""
+
     slot: int
     records: int
     values: Ints
     squares: Floats
     inside: NDArray[np.int64]
+    joint_values: int
+    joint_squares: float
+    joint_inside: int
 
 
 class CalibrationWindow:
@@ -103,8 +118,11 @@ class CalibrationWindow:
         self._since: int | None = None
         self._slots: deque[_SlotSums] = deque()
 
-    def add(self, slot: int, innovations: Floats) -> None:
-        """Add the innovations (M, d) of a slot; a slot that is released again replaces what was counted for it."""
+    def add(self, slot: int, innovations: Floats, of_sums: Bools | None = None) -> None:
+        """Add the innovations (M, d) of a slot; a slot that is released again replaces what was counted for it.
+
+        of_sums  (M, d) which of them are of the sum of several regions; None: none
+        """
         self._since = slot if self._since is None else min(self._since, slot)
         while self._slots and self._slots[-1].slot >= slot:
             self._slots.pop()
@@ -112,7 +130,17 @@ class CalibrationWindow:
         squares = np.where(there, innovations * innovations, 0.0)
         inside = there & (squares <= BOUND * BOUND)
         records = int(np.count_nonzero(there.any(axis=1)))
-        sums = _SlotSums(slot, records, there.sum(axis=0), squares.sum(axis=0), inside.sum(axis=0))
+        joint = np.zeros_like(there) if of_sums is None else there & of_sums
+        sums = _SlotSums(
+            slot,
+            records,
+            (there & ~joint).sum(axis=0),
+            np.where(joint, 0.0, squares).sum(axis=0),
+            (inside & ~joint).sum(axis=0),
+            int(joint.sum()),
+            float(squares[joint].sum()),
+            int((inside & joint).sum()),
+        )
         if records:
             self._slots.append(sums)
         while self._slots and self._slots[0].slot <= slot - self.length:
@@ -125,7 +153,10 @@ class CalibrationWindow:
         for one in self._slots:
             values, inside, squares = values + one.values, inside + one.inside, squares + one.squares
         number = np.where(values > 0, values, np.nan)
-        total = int(values.sum()) or np.nan
+        joint_values = sum(one.joint_values for one in self._slots)
+        total_squares = float(squares.sum()) + sum(one.joint_squares for one in self._slots)
+        total_inside = int(inside.sum()) + sum(one.joint_inside for one in self._slots)
+        total = int(values.sum()) + joint_values or np.nan
         return Calibration(
             since=self._since,
             slots=len(self._slots),
@@ -133,6 +164,7 @@ class CalibrationWindow:
             values=values,
             mean_square=squares / number,
             coverage=inside / number,
-            total_mean_square=float(squares.sum() / total),
-            total_coverage=float(inside.sum() / total),
+            total_mean_square=total_squares / total,
+            total_coverage=total_inside / total,
+            sums=joint_values,
         )

@@ -77,3 +77,15 @@ def test_regions_are_told_apart() -> None:
     assert summary.mean_square[1] == pytest.approx(16.0)
     assert np.isnan(summary.coverage[2])
     assert summary.values.tolist() == [2, 2, 0]
+
+
+def test_a_sum_of_regions_is_nobodys_fault() -> None:
+    """Its innovation stands at its lowest region: counted there, that region would be blamed for all of them."""
+    window = CalibrationWindow(3)
+    window.add(0, np.array([[9.0, np.nan, 0.5], [0.1, 0.2, 0.3]]), np.array([[True, False, False], [False] * 3]))
+    summary = window.summary()
+    assert summary.values.tolist() == [1, 1, 2]
+    assert summary.coverage.tolist() == [1.0, 1.0, 1.0]
+    assert (summary.sums, summary.total_values, summary.records) == (1, 5, 2)
+    assert summary.total_coverage == pytest.approx(4 / 5), "the total knows of it"
+    assert summary.total_mean_square == pytest.approx((81.0 + 0.25 + 0.01 + 0.04 + 0.09) / 5)

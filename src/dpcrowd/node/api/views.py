@@ -286,7 +286,7 @@ class RegionQuality(Struct, frozen=True, kw_only=True):
     """The running calibration of one region."""
 
     region: str
-    values: Annotated[int, Meta(description="Number of innovations of this region.")]
+    values: Annotated[int, Meta(description="Number of innovations of this region by itself.")]
     calibration: float | None = None
     coverage: float | None = None
 
@@ -321,7 +321,16 @@ class QualityView(Struct, frozen=True, kw_only=True):
     calibration: Annotated[
         float | None, Meta(description="Mean square of the normalised innovations; about 1 if all is well.")
     ] = None
-    values: Annotated[int, Meta(description="Number of innovations: one per record and region.")] = 0
+    values: Annotated[
+        int, Meta(description="Number of innovations: one per record and region, or sum of several regions.")
+    ] = 0
+    sums: Annotated[
+        int,
+        Meta(
+            description="How many of them are of the sum of several regions (`groups`). They count above, and in none "
+            "of `regions`: nobody knows which region such a value is about."
+        ),
+    ] = 0
     records: Annotated[int, Meta(description="Number of records, or messages, of other servers.")] = 0
     slots: Annotated[int, Meta(description="Number of slots in which any of them was used.")] = 0
     window: Annotated[int, Meta(description="Number of last slots that are looked at.")]

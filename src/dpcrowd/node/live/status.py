@@ -188,7 +188,7 @@ def quality(
     judges_others  whether the scheme receives measurements of others at all
     learned        shares of the servers by region, (m, d), that were learned, and their deviations
     """
-    values = int(calibration.values.sum())
+    values = calibration.total_values
     coverage, mean_square = _rounded(calibration.total_coverage), _rounded(calibration.total_mean_square)
     verdict, text = _verdict(coverage, mean_square, values)
     return QualityView(
@@ -197,6 +197,7 @@ def quality(
         coverage=coverage,
         calibration=mean_square,
         values=values,
+        sums=calibration.sums,
         records=calibration.records,
         slots=calibration.slots,
         window=WINDOW,
