@@ -197,6 +197,8 @@ class Quality(Struct, frozen=True, kw_only=True):
     coverage     share of normalised innovations within 1.96, about 0.95 if all is well; None: there are none
     calibration  their mean square, about 1 if all is well; None: there are none
     values       number of innovations, one per record and region, in `slots` of the last `window` slots
+    needed       number of values that a verdict needs, which will be there about slot `verdict_slot`; None: they are
+                 there, or nobody knows when
     sums         how many of them are of the sum of several regions; they are in none of `regions`
     since_slot   first slot that was counted; None: none yet
     learned_shares  by server and region, if the node learns them from records
@@ -211,6 +213,8 @@ class Quality(Struct, frozen=True, kw_only=True):
     records: int = 0
     slots: int = 0
     window: int
+    needed: int = 200
+    verdict_slot: int | None = None
     since_slot: int | None = None
     regions: list[RegionQuality] = []
     learned_shares: list[LearnedShare] = []

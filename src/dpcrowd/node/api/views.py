@@ -333,7 +333,21 @@ class QualityView(Struct, frozen=True, kw_only=True):
     ] = 0
     records: Annotated[int, Meta(description="Number of records, or messages, of other servers.")] = 0
     slots: Annotated[int, Meta(description="Number of slots in which any of them was used.")] = 0
-    window: Annotated[int, Meta(description="Number of last slots that are looked at.")]
+    window: Annotated[
+        int,
+        Meta(
+            description="Number of last slots that are looked at: 100, and where these hold fewer than `needed` values "
+            "as many as it takes to hold them, up to 10,000."
+        ),
+    ]
+    needed: Annotated[int, Meta(description="Number of values that a verdict needs.")] = 200
+    verdict_slot: Annotated[
+        int | None,
+        Meta(
+            description="About the slot at which there will be as many, if they come as fast as so far; null: there "
+            "are, there is none at all, or they come too rarely for the longest window. `text` says which."
+        ),
+    ] = None
     since_slot: Annotated[
         int | None,
         Meta(
