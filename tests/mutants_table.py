@@ -57,6 +57,22 @@ MUTANTS = (
         ("unit/privacy/test_ledger.py",),
     ),
     Mutant(
+        "sums-in-floats",
+        "schemes/perturb.py",
+        "np.add.at(sums, place, values.ravel())  # bincount would add in float64",
+        "sums = np.bincount(place, weights=values.ravel(), minlength=length).astype(np.int64)",
+        "One person changes a sum of regions above 2^53 by 2, at the price of 1.",
+        ("unit/schemes/test_perturb.py",),
+    ),
+    Mutant(
+        "too-large-sums-paid",
+        "schemes/perturb.py",
+        "    if plan.pivot is not None:\n        _check_total(counts)\n",
+        "",
+        "Counts whose sum is not exact are read as a group.",
+        ("unit/schemes/test_perturb.py",),
+    ),
+    Mutant(
         "unknown-payments-spent-again",
         "privacy/account.py",
         "is_complete = self.reach(opens_ns) >= self.complete_after_ns",

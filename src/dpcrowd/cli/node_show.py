@@ -93,6 +93,7 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
         ("revision", f"{network['revision']}, digest {network['digest']}"),
         ("slot", f"{network['slot']}, of {network['slot_seconds']:g} s since {network['epoch']}"),
         *_scheme(network, budget),
+        *_model(network),
         *_crowd(network),
         ("neighbours", _neighbours(network["neighbours"])),
         ("budget", _budget_line(budget)),
@@ -117,19 +118,40 @@ def _scheme(network: dict[str, Any], budget: dict[str, Any]) -> list[tuple[str, 
     return [("scheme", f"{name}: {samples}; records travel {links}, and may be {network['lag']} slots late")]
 
 
+def _model(network: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a line on the process model, with its source as what it is: an assertion."""
+    data, source = network.get("model_data"), network.get("model_source")
+    if source is None:
+        return []
+    return [("model", f"fitted on '{data}'; why it costs no budget is asserted by the operators: \"{source}\"")]
+
+
 def _crowd(network: dict[str, Any]) -> list[tuple[str, str]]:
     """Return a line on each setting of network.toml that says what relay assumes of regions, users and shares."""
     groups, turnover, width = (network.get(name) for name in ("groups", "turnover", "share_width"))
     rows = []
     if groups is not None:
-        sharing = "small regions share one draw of noise" if groups == "auto" else "every region has its own noise"
-        rows.append(("groups", f"{groups}: {sharing}"))
+        rows.append(("groups", f"{groups}: {_sharing(network)}"))
     if turnover is not None:
         rows.append(("turnover", f"{turnover:g}: this part of a server's users is replaced per slot"))
     if width is not None:
         use = f"servers learn shares; public ones may be wrong by {width:.0%}" if width else "public shares are right"
         rows.append(("share width", f"{width:g}: {use}"))
     return rows
+
+
+def _sharing(network: dict[str, Any]) -> str:
+    """Return which regions share one draw of noise; with a model, its correlation decides."""
+    if network["groups"] != "auto":
+        return "every region has its own noise"
+    if network.get("model_source") is None:
+        return "small regions share one draw of noise, where that is predicted to help"
+    if network.get("region_correlation") is None:
+        return "no regions are joined, since the model has no region_correlation; every region has its own noise"
+    return (
+        "regions that rise and fall together share one draw of noise, and records may have the sum of all regions, "
+        "where that is predicted to help"
+    )
 
 
 def _neighbours(neighbours: Sequence[dict[str, Any]]) -> str:

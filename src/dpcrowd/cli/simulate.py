@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,42 @@ _VIEWS = {
     "median": "median view of the estimates, the numbers that are closest most often:",
 }
 
+_OPTIONAL = "--share-width"  # its number may be left out
 _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itself reports, and no guarantee."
 
 
-@click.command()
+class _Command(click.Command):
+    """A command with an option whose number may be left out, where click takes a negative number for another option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(_with_negative_numbers(args)))
+
+
+def _with_negative_numbers(args: list[str]) -> Iterator[str]:
+    """Yield the words; a negative number of `--share-width` is a word of its own that begins with a space."""
+    before = ""
+    for word in args:
+        name, equals, value = word.partition("=")
+        if before == _OPTIONAL and _is_negative(word):
+            yield f" {word}"
+        elif name == _OPTIONAL and equals and _is_negative(value):
+            yield from (name, f" {value}")
+        else:
+            yield word
+        before = word
+
+
+def _is_negative(word: str) -> bool:
+    if not word.startswith("-"):
+        return False
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+@click.command(cls=_Command)
 @click.option(
     "--scheme",
     "schemes",
@@ -69,7 +102,7 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
 )
 @options.composition
 @click.option(
-    "--share-width",
+    _OPTIONAL,
     type=float,
     is_flag=False,
     flag_value=0.1,

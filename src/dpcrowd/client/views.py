@@ -131,6 +131,9 @@ class Network(Struct, frozen=True, kw_only=True):
     samples        of every server per window or horizon; `reach`: links that a record travels; `lag`: slots by which it
                    may be late. None where the scheme does not pass records on
     groups, turnover, share_width  of network.toml, for `relay`; None where it does not state them
+    model_data     what the process model of all servers was fitted on, and `model_source`: why it costs no privacy
+                   budget, as the operators assert. None: there is no model, or the node runs an earlier version
+    region_correlation  as the model says; None: it does not, and then `groups` auto joins no regions
     messages_sent  number of messages to neighbours since the start: data, heartbeat, forward, join
     joined_from    neighbours whose word the estimate began with, of slot `joined_slot`; empty: none
     join_disagreement  neighbours whose states contradicted each other, or the one that was taken; empty: none
@@ -159,6 +162,9 @@ class Network(Struct, frozen=True, kw_only=True):
     groups: Literal["auto", "off"] | None = None
     turnover: float | None = None
     share_width: float | None = None
+    model_data: str | None = None
+    model_source: str | None = None
+    region_correlation: float | None = None
     servers: list[NetworkServer] = []
     messages_sent: dict[str, int] = {}
     joined_from: list[str] = []
@@ -191,6 +197,9 @@ class Quality(Struct, frozen=True, kw_only=True):
     coverage     share of normalised innovations within 1.96, about 0.95 if all is well; None: there are none
     calibration  their mean square, about 1 if all is well; None: there are none
     values       number of innovations, one per record and region, in `slots` of the last `window` slots
+    needed       number of values that a verdict needs, which will be there about slot `verdict_slot`; None: they are
+                 there, or nobody knows when
+    sums         how many of them are of the sum of several regions; they are in none of `regions`
     since_slot   first slot that was counted; None: none yet
     learned_shares  by server and region, if the node learns them from records
     """
@@ -200,9 +209,12 @@ class Quality(Struct, frozen=True, kw_only=True):
     coverage: float | None = None
     calibration: float | None = None
     values: int = 0
+    sums: int = 0
     records: int = 0
     slots: int = 0
     window: int
+    needed: int = 200
+    verdict_slot: int | None = None
     since_slot: int | None = None
     regions: list[RegionQuality] = []
     learned_shares: list[LearnedShare] = []

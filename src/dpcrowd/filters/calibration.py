@@ -8,25 +8,38 @@ and variance P that does not contain it. The innovation has the variance Y + Y P
 has mean square 1, and 95% of its values are within 1.96, if the variances are right (94% where Laplace noise
 dominates). With full matrices, n_k is divided by the square root of the k-th entry of the diagonal. All of it is
 public: priors come from noisy values that were paid for.
+
+The sum of several regions is one measurement, with one innovation. It counts in the total and in none of its regions:
+nobody knows which of them it is about.
+
+The window has the last 100 slots. Where these hold fewer than 200 values, it goes back as far as it takes to hold them,
+but never further than 10,000 slots: what is older says nothing of today's crowd.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats, Ints
+from dpcrowd.arrays import Bools, Floats, Ints
 
-__all__ = ["BOUND", "WINDOW", "Calibration", "CalibrationWindow", "normalised_innovations"]
+__all__ = ["BOUND", "ENOUGH", "LONGEST", "WINDOW", "Calibration", "CalibrationWindow", "normalised_innovations"]
 
 BOUND = 1.96
 """Standard deviations that the interval of 95% reaches to either side."""
 
 WINDOW = 100
-"""Number of slots over which a running calibration is taken."""
+"""Number of slots over which a running calibration is taken, if they hold enough values."""
+
+ENOUGH = 200
+"""Number of innovations for which the window becomes longer, and below which they say too little."""
+
+LONGEST = 10_000
+"""Number of slots that the window has at most."""
 
 _LARGEST = 1e6
 """Larger innovations count as this: one absurd message must not make every later mean infinite."""
@@ -63,11 +76,15 @@ class Calibration:
     since        first slot from which on innovations were counted; None: none yet
     slots        number of slots of the window in which a measurement of another server was fused
     records      number of measurements, each of some or all regions
-    values       (d,) number of innovations per region
+    values       (d,) number of innovations per region, without those of sums
+    sums         number of innovations that are of the sum of several regions
+    window       number of slots that it looks back
+    enough_at    slot at which there will be `ENOUGH` values if they come as fast as so far; infinite if never, since
+                 the window does not hold as many; None: there are enough, or none yet
     mean_square  (d,) mean of n^2
     coverage     (d,) share of innovations within `BOUND`
 
-    total_...    the same over all regions
+    total_...    the same over all regions and sums
     """
 
     since: int | None
@@ -78,19 +95,39 @@ class Calibration:
     coverage: Floats
     total_mean_square: float
     total_coverage: float
+    sums: int = 0
+    window: int = WINDOW
+    enough_at: float | None = None
+
+    @property
+    def total_values(self) -> int:
+        """Number of all innovations."""
+        return int(self.values.sum()) + self.sums
 
 
 @dataclass(frozen=True)
 class _SlotSums:
+    """What a slot adds: by region (d,), and by sums of several regions (joint)."""
+
     slot: int
     records: int
     values: Ints
     squares: Floats
     inside: NDArray[np.int64]
+    joint_values: int
+    joint_squares: float
+    joint_inside: int
+
+    @property
+    def number(self) -> int:
+        return int(self.values.sum()) + self.joint_values
 
 
 class CalibrationWindow:
     """Innovations of the last slots, as sums per slot and region.
+
+    length   number of slots, if they hold `enough` values
+    longest  number of slots that it goes back for them
 
     >>> window = CalibrationWindow(regions=1)
     >>> window.add(7, np.array([[0.5], [-2.5]]))
@@ -98,24 +135,39 @@ class CalibrationWindow:
     (0.5, 3.25)
     """
 
-    def __init__(self, regions: int, length: int = WINDOW) -> None:
-        self.regions, self.length = regions, length
+    def __init__(self, regions: int, length: int = WINDOW, enough: int = ENOUGH, longest: int = LONGEST) -> None:
+        self.regions, self.length, self.enough, self.longest = regions, length, enough, longest
         self._since: int | None = None
+        self._last = -1
+        self._nothing = np.zeros(regions, dtype=np.int64), np.zeros(regions), np.zeros(regions, dtype=np.int64)
         self._slots: deque[_SlotSums] = deque()
 
-    def add(self, slot: int, innovations: Floats) -> None:
-        """Add the innovations (M, d) of a slot; a slot that is released again replaces what was counted for it."""
+    def add(self, slot: int, innovations: Floats, of_sums: Bools | None = None) -> None:
+        """Add the innovations (M, d) of a slot; a slot that is released again replaces what was counted for it.
+
+        of_sums  (M, d) which of them are of the sum of several regions; None: none
+        """
         self._since = slot if self._since is None else min(self._since, slot)
+        self._last = slot
         while self._slots and self._slots[-1].slot >= slot:
             self._slots.pop()
         there = ~np.isnan(innovations)
         squares = np.where(there, innovations * innovations, 0.0)
         inside = there & (squares <= BOUND * BOUND)
         records = int(np.count_nonzero(there.any(axis=1)))
-        sums = _SlotSums(slot, records, there.sum(axis=0), squares.sum(axis=0), inside.sum(axis=0))
+        joint = np.zeros_like(there) if of_sums is None else there & of_sums
+        single = there & ~joint
+        by_region = self._nothing  # shared by slots that have sums only: a long window stays small
+        if single.any():
+            by_region = single.sum(axis=0), np.where(single, squares, 0.0).sum(axis=0), (inside & single).sum(axis=0)
+        joined = int(joint.sum()), float(squares[joint].sum()), int((inside & joint).sum())
         if records:
-            self._slots.append(sums)
+            self._slots.append(_SlotSums(slot, records, *by_region, *joined))
+        number = sum(one.number for one in self._slots)
         while self._slots and self._slots[0].slot <= slot - self.length:
+            number -= self._slots[0].number
+            if number < self.enough and self._slots[0].slot > slot - self.longest:
+                break
             self._slots.popleft()
 
     def summary(self) -> Calibration:
@@ -125,7 +177,10 @@ class CalibrationWindow:
         for one in self._slots:
             values, inside, squares = values + one.values, inside + one.inside, squares + one.squares
         number = np.where(values > 0, values, np.nan)
-        total = int(values.sum()) or np.nan
+        joint_values = sum(one.joint_values for one in self._slots)
+        total_squares = float(squares.sum()) + sum(one.joint_squares for one in self._slots)
+        total_inside = int(inside.sum()) + sum(one.joint_inside for one in self._slots)
+        total = int(values.sum()) + joint_values or np.nan
         return Calibration(
             since=self._since,
             slots=len(self._slots),
@@ -133,6 +188,17 @@ class CalibrationWindow:
             values=values,
             mean_square=squares / number,
             coverage=inside / number,
-            total_mean_square=float(squares.sum() / total),
-            total_coverage=float(inside.sum() / total),
+            total_mean_square=total_squares / total,
+            total_coverage=total_inside / total,
+            sums=joint_values,
+            window=self.length if not self._slots else max(self.length, self._last - self._slots[0].slot + 1),
+            enough_at=self._enough_at(int(values.sum()) + joint_values),
         )
+
+    def _enough_at(self, number: int) -> float | None:
+        """Return when there are enough values; there are so many."""
+        if self._since is None or not 0 < number < self.enough:
+            return None
+        slots = self._last - max(self._since, self._last - self.longest + 1) + 1
+        needed = math.ceil(self.enough * slots / number)
+        return self._last + needed - slots if needed <= self.longest else math.inf

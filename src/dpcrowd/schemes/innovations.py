@@ -31,8 +31,10 @@ def message_innovations(plan: Plan, known: Bools, messages: InfoMessages) -> Flo
     return values if messages.info_mat.ndim == 2 or known.all() else np.full_like(values, np.nan)
 
 
-def record_innovations(state: RelayState) -> Floats:
+def record_innovations(state: RelayState) -> tuple[Floats, Bools]:
     """Return the innovations (M, d) of the records that a server on its own has accepted in its last slot.
+
+    The second array (M, d) says which of them are of the sum of several regions.
 
     A record of slot s is compared with the prior of slot s, which rests on records of earlier slots only. Records of
     servers that are suspected are left out: they say something about those servers, and count less in the estimate.
@@ -41,6 +43,7 @@ def record_innovations(state: RelayState) -> Floats:
     mailbox = state.mailbox
     assert mailbox is not None
     values = [np.zeros((0, state.setting.regions))]
+    of_sums: list[Bools] = [np.zeros((0, state.setting.regions), dtype=np.bool_)]
     trusted = np.ones(state.servers, dtype=np.bool_)
     if state.scores is not None:
         trusted = state.scores.penalty()[0] <= 1.0
@@ -62,7 +65,12 @@ def record_innovations(state: RelayState) -> Floats:
         info_vec, info_mat = share * table.values(origins) / variance, share * share / variance
         expected, expected_var = (table.totals(part[rows], origins) for part in (prior, prior_var))
         each = normalised_innovations(info_vec, info_mat, expected, expected_var)
+        joint = np.zeros(each.shape, dtype=np.bool_)
         if table.groups is not None:  # the sum of a group is one measurement
-            each = np.where(leads(table.groups[origins]) > 0.0, each, np.nan)
+            groups = table.groups[origins]
+            each = np.where(leads(groups) > 0.0, each, np.nan)
+            at, member = np.nonzero(leads(groups) == 0.0)
+            joint[at, groups[at, member]] = True
         values.append(each)
-    return np.concatenate(values)
+        of_sums.append(joint)
+    return np.concatenate(values), np.concatenate(of_sums)

@@ -3,6 +3,10 @@
 A group of regions is read as one sum with one draw. In the diagonal form each member gets a part of its noisy sum back
 (equal parts 1/n, or those of the plan), so a part p carries p^2 of the noise's variance, and all members of a
 group carry the same draw.
+
+A sum costs what a count costs because one person changes it by 1. That is true of integers: from 2^53 on, float64 knows
+every second number only, so sums are taken in integers, and counts of a slot that add up to 2^53 or more are refused
+before anything is paid or drawn.
 """
 
 from __future__ import annotations
@@ -15,7 +19,10 @@ from dpcrowd.errors import BadInput
 from dpcrowd.privacy import Ledger, Noise
 from dpcrowd.schemes.base import Plan, Reading, every_region
 
-__all__ = ["check_counts", "group_totals", "perturb_counts"]
+__all__ = ["LARGEST_TOTAL", "check_counts", "group_totals", "perturb_counts"]
+
+LARGEST_TOTAL = 2**53
+"""The counts of a server in one slot add up to less: every such sum is a float64 of its own."""
 
 
 def perturb_counts(ledger: Ledger, plan: Plan, counts: Ints, noise: Noise, sensitivity: int) -> Reading:
@@ -33,6 +40,8 @@ def perturb_counts(ledger: Ledger, plan: Plan, counts: Ints, noise: Noise, sensi
     charge = plan.due * plan.amount
     if not plan.due.any():
         return Reading(np.zeros(counts.shape), plan.noise_var, charge)
+    if plan.pivot is not None:
+        _check_total(counts)
     ledger.spend(plan.slot, charge)
     if plan.pivot is not None:
         return _perturb_groups(plan, counts, noise, sensitivity, charge)
@@ -62,13 +71,24 @@ def _perturb_groups(plan: Plan, counts: Ints, noise: Noise, sensitivity: int, ch
 
 
 def group_totals(values: NDArray[np.int64], pivot: Ints) -> tuple[Ints, Ints]:
-    """Return the sums of the groups' members and their sizes, each at the group's pivot, (N, d)."""
+    """Return the sums of the groups' members and their sizes, each at the group's pivot, (N, d); both are exact."""
     servers, regions = values.shape
     place = (np.arange(servers)[:, None] * regions + pivot).ravel()
     length = servers * regions
-    sums = np.bincount(place, weights=values.ravel(), minlength=length)  # exact: counts stay below 2^53
+    sums = np.zeros(length, dtype=np.int64)
+    np.add.at(sums, place, values.ravel())  # bincount would add in float64
     sizes = np.bincount(place, minlength=length)
-    return sums.reshape(values.shape).astype(np.int64), sizes.reshape(values.shape)
+    return sums.reshape(values.shape), sizes.reshape(values.shape)
+
+
+def _check_total(counts: Ints) -> None:
+    """Refuse counts (N, d) of servers that add up to `LARGEST_TOTAL` or more, without printing any value."""
+    about = counts.sum(axis=1, dtype=np.float64)  # the integers could overflow; twice the bound is far from that
+    if (about >= 2.0 * LARGEST_TOTAL).any() or (counts.sum(axis=1, dtype=np.int64) >= LARGEST_TOTAL).any():
+        raise BadInput(
+            "the counts of all regions must add up to less than 2^53, so that one person changes a sum by 1; given "
+            "more. Give numbers of people."
+        )
 
 
 def check_counts(counts: object, regions: int) -> Ints:
@@ -87,4 +107,6 @@ def check_counts(counts: object, regions: int) -> Ints:
         raise BadInput("counts must be >= 0; given a negative one.")
     if (array > 2**52).any():
         raise BadInput("counts must be at most 2^52.")
-    return array.astype(np.int64)[None, :]
+    checked = array.astype(np.int64)[None, :]
+    _check_total(checked)
+    return checked

@@ -29,6 +29,7 @@ __all__ = ["RepublishScheme", "RepublishState"]
 
 
 _TEST_READ = 1  # the noise stream of the test; publications use stream 0
+_LARGEST = 2.0**53  # no honest release is beyond this
 
 
 @dataclass
@@ -75,8 +76,10 @@ class RepublishScheme(DirectScheme):
         if tested.any():
             state.ledger.spend(plan.slot, test_charge)
             # Where shares change, the last release is brought to today's share, as a whole number like the counts.
-            last_counts = np.rint(state.last * (plan.shares / state.last_share))
-            moved = np.abs(counts - np.where(tested, last_counts, counts)).sum(axis=1, keepdims=True).astype(np.int64)
+            last_counts = np.rint(state.last * (plan.shares / state.last_share)).clip(-_LARGEST, _LARGEST)
+            last_counts = np.where(tested, last_counts, 0.0).astype(np.int64)
+            # In integers: one person changes the sum by 1, which a float64 above 2^53 could make 2.
+            moved = np.abs(counts - last_counts).sum(axis=1, keepdims=True)
             price = np.maximum(test_charge, 1)
             noisy = noise.noisy(plan.slot, moved, price, guarantee.sensitivity, tested, read=_TEST_READ)
             publish |= tested & (noisy / counts.shape[1] > noise_scale(plan.amount, guarantee.sensitivity))

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats, Ints
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.filters.learning import complete_banks
@@ -143,6 +143,7 @@ class Server:
         self._joined: Joined | None = None
         self._first: int | None = None  # the first slot that was observed
         self._innovations = np.zeros((0, setting.regions))
+        self._of_sums = np.zeros((0, setting.regions), dtype=np.bool_)
 
     @property
     def slot(self) -> int:
@@ -361,9 +362,10 @@ class Server:
         hearing = inbox_hearing(self._gain) if sums else Hearing()
         del by_sender[self.number]
         self._innovations = self._message_innovations(plan, by_sender)
+        self._of_sums = np.zeros(self._innovations.shape, dtype=np.bool_)
         self.scheme.fuse(self._state, plan, reading, inbox, hearing)
         if isinstance(self.scheme, Relay):
-            self._innovations = record_innovations(self._state)
+            self._innovations, self._of_sums = record_innovations(self._state)
         release = self.scheme.release(self._state, plan, reading)
         self._pending = None
         if self._blank.any():
@@ -385,6 +387,11 @@ class Server:
         See `filters.calibration`. They are not part of the saved state.
         """
         return self._innovations
+
+    @property
+    def innovations_of_sums(self) -> Bools:
+        """Which of the `innovations` (M, d) are of the sum of several regions; each is at the lowest of them."""
+        return self._of_sums
 
     def record_estimates(self) -> RecordEstimates:
         """Return what each record of another server that the last `hear` has fused says by itself; relay only."""

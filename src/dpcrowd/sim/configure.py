@@ -31,7 +31,7 @@ from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.people import checked_turnover
 from dpcrowd.sim.data.share_file import is_share_file, read_shares
-from dpcrowd.sim.data.shares import checked_composition, checked_shares, is_partition
+from dpcrowd.sim.data.shares import KINDS, checked_composition, checked_shares, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.data.times import slot_times
 from dpcrowd.sim.fitted import apply_model
@@ -189,7 +189,9 @@ def configure(
         shares = "uniform" if known is None else known
         if known is not None:
             data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
-    known_shares = str(shares) if isinstance(shares, str) else _explicit_shares(shares, network.servers, data)
+    known_shares = (
+        _kind_of_shares(shares) if isinstance(shares, str) else _explicit_shares(shares, network.servers, data)
+    )
     one_server = isinstance(data, CheckIns) or (
         known_shares == "partition" if isinstance(known_shares, str) else is_partition(known_shares)
     )
@@ -334,6 +336,8 @@ def _prepare_learning(
     one_server: bool,
 ) -> None:
     """Let relay have the reach with which shares can be learned, in place, or say why they cannot."""
+    if not 0.0 <= share_width <= 1.0:
+        raise BadInput(f"share_width={share_width!r}; allowed: from 0 (shares are right) to 1.")
     if not any(scheme == Relay.name or isinstance(scheme, Relay) for _, scheme in labelled):
         raise BadInput(f"share_width={share_width:g} is for scheme 'relay' only.")
     reach = relay_options["reach"]
@@ -359,6 +363,14 @@ def _shares_of_file(
         servers = len(file.servers)
     names = read_network_file(graph).names if is_network_file(graph) else None
     return file.shares(names, data.regions, selected=selected), servers
+
+
+def _kind_of_shares(kind: str) -> str:
+    """Return how shares are drawn, checked."""
+    if kind not in KINDS:
+        problem = unknown_name("kind of shares", kind, KINDS)
+        raise BadInput(f"{problem} A CSV file (*.csv) with the columns server,share is allowed, too.")
+    return str(kind)
 
 
 def _explicit_shares(shares: Any, servers: int, data: DataSet) -> Shares:

@@ -133,6 +133,12 @@ dpcrowd --accounting per-regin      | unknown accounting 'per-regin'. Did you me
 dpcrowd --users roming              | unknown kind of users 'roming'. Did you mean 'roaming'? Allowed: pinned, roaming
 dpcrowd --observation papper        | unknown observation 'papper'. Did you mean 'paper'? Allowed: binomial, paper
 dpcrowd --shares partitoin          | unknown kind of shares 'partitoin'. Did you mean 'partition'? Allowed: partition,
+dpcrowd --shares equal              | Allowed: partition, per-slot, uniform. A CSV file (*.csv) with the columns
+dpcrowd --shares 0.5,0.5            | unknown kind of shares '0.5,0.5'. Allowed: partition, per-slot, uniform. A CSV
+relay --share-width -1              | share_width=-1.0; allowed: from 0 (shares are right) to 1
+relay --share-width=-.5             | share_width=-0.5; allowed: from 0 (shares are right) to 1
+relay --share-width 2               | share_width=2.0; allowed: from 0 (shares are right) to 1
+relay --share-width -x              | unknown option '-x'
 dpcrowd --form matrx                | unknown form 'matrx'. Did you mean 'matrix'? Allowed: diagonal, matrix
 dpcrowd --out runs.txt              | cannot write a table to 'runs.txt'; allowed endings: .csv, .parquet
 dpcrowd --out nowhere/runs.csv      | cannot write 'runs.csv': the folder 'nowhere' does not exist

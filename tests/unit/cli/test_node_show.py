@@ -73,7 +73,7 @@ def test_settings_of_the_crowd_are_shown_where_they_are_stated(capsys: pytest.Ca
     """Estimates of two networks differ by them, and they stood nowhere but in a file on another machine."""
     lines = printed([], capsys, scheme="relay", groups="auto", turnover=0.05, share_width=0.1)
     assert lines[5:8] == [
-        "groups      auto: small regions share one draw of noise",
+        "groups      auto: small regions share one draw of noise, where that is predicted to help",
         "turnover    0.05: this part of a server's users is replaced per slot",
         "share width 0.1: servers learn shares; public ones may be wrong by 10%",
     ]
@@ -85,3 +85,28 @@ def test_names_of_servers_cannot_control_the_terminal(capsys: pytest.CaptureFixt
     """They come from other organisations' files."""
     lines = printed([ServerStatus(name="c\x1b[2J", overdue=71, missing=True)], capsys)
     assert not [line for line in lines if "\x1b" in line]
+
+
+def test_a_process_model_is_named_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
+    """Estimates rest on it, and whether it was public is what the operators say: who looks at the state must see it."""
+    lines = printed([], capsys, scheme="relay", model_data="survey.csv", model_source="the town's own survey")
+    assert lines[5] == (
+        "model       fitted on 'survey.csv'; why it costs no budget is asserted by the operators: "
+        '"the town\'s own survey"'
+    )
+    assert not [line for line in printed([], capsys, scheme="relay") if line.startswith("model")]
+
+
+def test_what_groups_do_depends_on_what_the_model_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """With a model that says nothing of regions none are joined, and with one that does a record may be one sum."""
+
+    def line(**more: Any) -> str:
+        (text,) = (one for one in printed([], capsys, scheme="relay", **more) if one.startswith("groups"))
+        return text
+
+    model = {"model_data": "survey.csv", "model_source": "a survey"}
+    assert "no regions are joined, since the model has no region_correlation" in line(groups="auto", **model)
+    known = line(groups="auto", region_correlation=0.3, **model)
+    assert "records may have the sum of all regions" in known
+    assert "small regions" not in known
+    assert line(groups="off", **model) == "groups      off: every region has its own noise"

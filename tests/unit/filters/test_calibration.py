@@ -57,7 +57,7 @@ def test_a_slot_that_is_released_again_counts_once() -> None:
 
 def test_old_slots_leave_the_window() -> None:
     """Otherwise a change of the crowd would take as long to show as the node has been running."""
-    window = CalibrationWindow(2, length=5)
+    window = CalibrationWindow(2, length=5, enough=10, longest=20)
     for slot in range(20):
         window.add(slot, np.full((1, 2), 9.0 if slot < 10 else 0.5))
     assert window.summary().total_coverage == 1.0
@@ -77,3 +77,45 @@ def test_regions_are_told_apart() -> None:
     assert summary.mean_square[1] == pytest.approx(16.0)
     assert np.isnan(summary.coverage[2])
     assert summary.values.tolist() == [2, 2, 0]
+
+
+def test_a_sum_of_regions_is_nobodys_fault() -> None:
+    """Its innovation stands at its lowest region: counted there, that region would be blamed for all of them."""
+    window = CalibrationWindow(3)
+    window.add(0, np.array([[9.0, np.nan, 0.5], [0.1, 0.2, 0.3]]), np.array([[True, False, False], [False] * 3]))
+    summary = window.summary()
+    assert summary.values.tolist() == [1, 1, 2]
+    assert summary.coverage.tolist() == [1.0, 1.0, 1.0]
+    assert (summary.sums, summary.total_values, summary.records) == (1, 5, 2)
+    assert summary.total_coverage == pytest.approx(4 / 5), "the total knows of it"
+    assert summary.total_mean_square == pytest.approx((81.0 + 0.25 + 0.01 + 0.04 + 0.09) / 5)
+
+
+def test_the_window_is_as_long_as_it_takes_to_hold_enough() -> None:
+    """With few values per record 100 slots never hold 200 of them, and there would never be a verdict."""
+    window = CalibrationWindow(1, length=10, enough=20, longest=100)
+    for slot in range(0, 200, 3):
+        window.add(slot, np.full((1, 1), 9.0 if slot < 60 else 0.5))
+        assert window.summary().total_values == min(slot // 3 + 1, 20)
+    summary = window.summary()
+    assert (summary.window, summary.slots) == (58, 20), "the last 20 values, from slot 141 to slot 198"
+    assert summary.total_coverage == 1.0, "what is older than needed is forgotten"
+    assert summary.enough_at is None
+    for slot in range(200, 220):
+        window.add(slot, np.full((4, 1), 0.5))
+    assert (window.summary().window, window.summary().total_values) == (10, 40), "short again where values are many"
+
+
+def test_it_says_when_there_will_be_enough() -> None:
+    """An operator cannot tell a verdict that comes tomorrow from one that never does."""
+    window = CalibrationWindow(1, length=10, enough=20, longest=100)
+    window.add(7, np.zeros((0, 1)))
+    assert window.summary().enough_at is None, "nothing has come yet"
+    for slot in range(8, 32):
+        window.add(slot, np.zeros((1 if slot % 5 == 0 else 0, 1)))
+    assert window.summary().total_values == 5
+    assert window.summary().enough_at == 106, "5 values in 25 slots: 20 take 100 slots from slot 7 on"
+    for slot in range(32, 300):
+        window.add(slot, np.zeros((1 if slot % 7 == 0 else 0, 1)))
+    assert window.summary().enough_at == np.inf
+    assert window.summary().window <= 100

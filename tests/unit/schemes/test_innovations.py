@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.records import RecordMessages
 from relay_support import Network, message_of
 
 NETWORK = Network(
@@ -45,3 +48,17 @@ def test_own_samples_and_records_known_already_are_not_compared() -> None:
         server.observe(slot, [50, 100])
         server.hear({9: message_of(records, [(1, 0)], NETWORK.price)})
         assert len(server.innovations) == (1 if slot == 0 else 0)
+
+
+def test_sums_of_regions_are_marked_as_such() -> None:
+    """The value of a sum stands at its lowest region, and must not pass for a value of that region."""
+    three = replace(NETWORK, model=ProcessModel.of(1.0, [30.0, 60.0, 20.0]), options={"groups": "auto"})
+    server = three.server(0)
+    for slot, groups in enumerate([[0, 1, 2], [0, 1, 0], [0, 0, 0]]):
+        origin, at, nano = (np.array([one], dtype=np.int64) for one in (1, slot, three.price))
+        noisy = np.where(np.array(groups) == np.arange(3), 30.0, 0.0)[None]
+        server.observe(slot, None)
+        server.hear({9: RecordMessages.of(origin, at, nano, np.ones(1, dtype=np.int64), noisy, np.array([groups]))})
+        expected = [[False] * 3, [True, False, False], [True, False, False]][slot]
+        assert server.innovations_of_sums.tolist() == [expected]
+        assert np.isnan(server.innovations).tolist() == [[[True] * 3, [False, False, True], [False, True, True]][slot]]

@@ -53,6 +53,7 @@ def test_slots_are_observed_once_and_in_order() -> None:
         (["4711", "2", "3"], "whole numbers"),
         ([True, False, True], "whole numbers"),
         ([4711 * 10**13, 2, 3], r"at most 2\^52"),
+        ([2**52 - 4711, 2**52, 4711], r"add up to less than 2\^53"),
         (np.array([4711, 2, 3], dtype=complex), "whole numbers"),
     ],
 )

@@ -96,10 +96,12 @@ def _status_routes(context: Context) -> list[BaseRoute]:
     async def network(request: Request) -> Response:
         return answer(await service.network(operator=is_operator(request)))
 
-    async def quality(_: Request) -> Response:
+    async def quality(request: Request) -> Response:
+        estimates.check_names(request.query_params, set())
         return answer(service.quality())
 
-    async def proofs(_: Request) -> Response:
+    async def proofs(request: Request) -> Response:
+        estimates.check_names(request.query_params, set())
         return answer(service.proofs())
 
     async def metrics(request: Request) -> Response:
@@ -128,8 +130,8 @@ def _status_routes(context: Context) -> list[BaseRoute]:
         Route("/v1/budget", guarded(context, "read", budget), methods=["GET"]),
         Route("/v1/readiness", guarded(context, "read", readiness), methods=["GET"]),
         Route("/v1/network", guarded(context, "read", network, or_right="admin"), methods=["GET"]),
-        Route("/v1/quality", guarded(context, "read", quality), methods=["GET"]),
-        Route("/v1/proofs", guarded(context, "admin", proofs), methods=["GET"]),
+        Route("/v1/quality", guarded(context, "read", estimates.refusing(quality)), methods=["GET"]),
+        Route("/v1/proofs", guarded(context, "admin", estimates.refusing(proofs)), methods=["GET"]),
         Route("/metrics", guarded(context, "read", metrics), methods=["GET"]),
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),

@@ -158,7 +158,7 @@ def accepted(header: str) -> str | None:
 def check_names(query: QueryParams, names: set[str]) -> None:
     """Refuse a query with a parameter that the path does not have."""
     if not set(query) <= names:
-        raise QueryRefused(f"the query has an unknown parameter; allowed: {', '.join(sorted(names))}.")
+        raise QueryRefused(f"the query has an unknown parameter; allowed: {', '.join(sorted(names)) or 'none'}.")
 
 
 def chosen_view(query: QueryParams) -> View | None:

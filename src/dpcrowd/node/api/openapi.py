@@ -115,7 +115,8 @@ Each record of another server that was used is compared with what this server ha
 The difference, divided by the standard deviation that the server had claimed for it, is a normalised innovation. If \
 the intervals are right, the mean square is about 1 and about 95% are within 1.96 (94% where the noise of privacy \
 dominates). Records of servers that are suspected are left out. The raw counts of this server do not enter, and its \
-own records only as part of the estimates that it released."""
+own records only as part of the estimates that it released. The sum of several regions is one value, which counts in \
+the total and not in `regions`."""
 
 
 @lru_cache(maxsize=8)
@@ -232,7 +233,7 @@ def _state() -> Part:
     def get(name: str, text: str, answers: Part, right: str | Sequence[str] | None = "read", more: str = "") -> Part:
         return {"get": operation(name, text, more, answers, right=right)}
 
-    closed = errors(401, 403)
+    closed, refused = errors(401, 403), errors(400, 401, 403)
     metrics = answer("The metrics in the text format of Prometheus.", str, "text/plain")
     description = answer("The OpenAPI document.", dict[str, Any])
     ready = {
@@ -253,13 +254,13 @@ def _state() -> Part:
         "/v1/quality": get(
             "quality",
             "Get the running calibration of the intervals",
-            {"200": answer("The calibration.", views.QualityView), **closed},
+            {"200": answer("The calibration.", views.QualityView), **refused},
             more=_QUALITY,
         ),
         "/v1/proofs": get(
             "proofs",
             "Get the proofs that servers have signed two different records",
-            {"200": answer("The proofs.", ProofsView), **closed},
+            {"200": answer("The proofs.", ProofsView), **refused},
             ("admin",),
             _PROOFS,
         ),

@@ -233,6 +233,25 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
         float | None,
         Meta(description="`share_width` of network.toml: how wrong public shares may be; null: it is not stated."),
     ] = None
+    model_data: Annotated[
+        str | None,
+        Meta(description="What the process model that all servers know was fitted on; null: they know none."),
+    ] = None
+    model_source: Annotated[
+        str | None,
+        Meta(
+            description="Why that model costs no privacy budget: the assertion of the operators, which no server can "
+            "check; null: there is no model."
+        ),
+    ] = None
+    region_correlation: Annotated[
+        float | None,
+        Meta(
+            description="Of the deviations of two regions from that model. With `groups` auto and a model, regions are "
+            "joined, and records may have the sum of all regions, only if the model says it; null: it does not, or "
+            "there is no model."
+        ),
+    ] = None
     servers: Annotated[
         list[ServerStatus],
         Meta(
@@ -267,7 +286,7 @@ class RegionQuality(Struct, frozen=True, kw_only=True):
     """The running calibration of one region."""
 
     region: str
-    values: Annotated[int, Meta(description="Number of innovations of this region.")]
+    values: Annotated[int, Meta(description="Number of innovations of this region by itself.")]
     calibration: float | None = None
     coverage: float | None = None
 
@@ -302,10 +321,33 @@ class QualityView(Struct, frozen=True, kw_only=True):
     calibration: Annotated[
         float | None, Meta(description="Mean square of the normalised innovations; about 1 if all is well.")
     ] = None
-    values: Annotated[int, Meta(description="Number of innovations: one per record and region.")] = 0
+    values: Annotated[
+        int, Meta(description="Number of innovations: one per record and region, or sum of several regions.")
+    ] = 0
+    sums: Annotated[
+        int,
+        Meta(
+            description="How many of them are of the sum of several regions (`groups`). They count above, and in none "
+            "of `regions`: nobody knows which region such a value is about."
+        ),
+    ] = 0
     records: Annotated[int, Meta(description="Number of records, or messages, of other servers.")] = 0
     slots: Annotated[int, Meta(description="Number of slots in which any of them was used.")] = 0
-    window: Annotated[int, Meta(description="Number of last slots that are looked at.")]
+    window: Annotated[
+        int,
+        Meta(
+            description="Number of last slots that are looked at: 100, and where these hold fewer than `needed` values "
+            "as many as it takes to hold them, up to 10,000."
+        ),
+    ]
+    needed: Annotated[int, Meta(description="Number of values that a verdict needs.")] = 200
+    verdict_slot: Annotated[
+        int | None,
+        Meta(
+            description="About the slot at which there will be as many, if they come as fast as so far; null: there "
+            "are, there is none at all, or they come too rarely for the longest window. `text` says which."
+        ),
+    ] = None
     since_slot: Annotated[
         int | None,
         Meta(

@@ -296,7 +296,7 @@ def probable_mistakes(network: NetworkConfig) -> Iterator[str]:
 
 
 def _questionable_model(network: NetworkConfig) -> Iterator[str]:
-    """Yield what cannot be checked of a process model that was fitted on data without times."""
+    """Yield what cannot be checked of a process model on data without times, and what it lacks for groups."""
     fitted = network.fitted
     if fitted is None:
         return
@@ -312,4 +312,10 @@ def _questionable_model(network: NetworkConfig) -> Iterator[str]:
             f"the model has no slot length, since '{fitted.data}' has no times: nothing checks that its slots are as "
             f"long as those of this network, {network.general.slot}. Fit it again on the same public counts "
             "with --slot-length."
+        )
+    if network.method.groups == "auto" and fitted.region_correlation is None:
+        yield (
+            'groups = "auto" joins no regions, since the model has no region_correlation: it does not say whether '
+            "regions rise and fall together. Fit it on public counts with this version (a model of releases does not "
+            'have it), or set groups = "off".'
         )

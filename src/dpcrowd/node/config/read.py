@@ -23,6 +23,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import msgspec
 
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.models.file import parse_model
 from dpcrowd.node.config.kinds import InvalidValue, field_type, meta_of
 from dpcrowd.node.config.network import NetworkConfig
 from dpcrowd.node.config.node import NodeConfig
@@ -90,8 +91,11 @@ def network_text(path: str | os.PathLike[str]) -> str:
     line = _MODEL.search(text, text.index("[scheme]") if "[scheme]" in text else 0)
     if line is None:
         raise BadInput(f"{where}: scheme.model: write it as a line of its own in [scheme]: model = {json.dumps(name)}")
+    file = Path(path).absolute().parent / name
     try:
-        content = read_text(Path(path).absolute().parent / name)
+        content = read_text(file)
+        if "\n" in content:
+            parse_model(content, str(file))  # here, since the text alone does not say where it comes from
     except BadInput as error:
         raise BadInput(f"{where}: scheme.model: {error}") from None
     if "\n" not in content:

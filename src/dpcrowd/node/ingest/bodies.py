@@ -28,7 +28,8 @@ from dpcrowd.node.ingest.batch import (
 
 __all__ = ["CHECKIN_TYPES", "COUNTS_TYPES", "CheckIn", "Counts", "decode_checkins", "decode_counts"]
 
-_MOST = 2**40  # people, or slots; sums over regions stay exact in the filters' float64
+_MOST = 2**40  # people, or slots
+_MOST_TOTAL = 2**53 - 1  # people in all regions: a server refuses more, so that sums of regions are exact
 User = Annotated[
     str, msgspec.Meta(min_length=1, max_length=LONGEST_USER, extra_json_schema={"pattern": r"\S"})
 ]  # the pattern is for the description only: `user_bytes` refuses what is all spaces
@@ -126,6 +127,8 @@ def decode_counts(content_type: str | None, body: bytes, regions: Mapping[str, i
         raise decoded
     if not regions.keys() >= decoded.counts.keys():
         raise BodyRefused(400, "unknown-region", "counts: an unknown region; allowed: the regions of network.toml.")
+    if sum(decoded.counts.values()) > _MOST_TOTAL:
+        raise BodyRefused(400, "field", "counts: their sum is too large; allowed: less than 2^53 in all regions.")
     return decoded.slot, {regions[region]: count for region, count in decoded.counts.items()}
 
 

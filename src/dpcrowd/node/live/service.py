@@ -196,6 +196,7 @@ class NodeService:
             judges_others=machine.server.judges_others,
             servers=machine.view.names,
             learned=machine.server.learned_shares(),
+            clock=machine.view.clock,
         )
 
     def proofs(self) -> ProofsView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
@@ -10,7 +11,7 @@ import numpy as np
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.calibration import BOUND, WINDOW, Calibration
+from dpcrowd.filters.calibration import BOUND, ENOUGH, LONGEST, Calibration
 from dpcrowd.node.api.views import (
     BudgetView,
     LearnedShare,
@@ -34,7 +35,7 @@ from dpcrowd.schemes.server import Joined
 __all__ = ["budget", "distrust", "needs_operator", "network_status", "opening", "quality"]
 
 
-MIN_VALUES = 200
+MIN_VALUES = ENOUGH
 """Innovations below which no verdict is given."""
 MIN_COVERAGE = 0.9
 """Intervals are called too narrow below this share of innovations within 1.96 standard deviations."""
@@ -163,6 +164,9 @@ def network_status(
         groups=network.method.groups,
         turnover=network.method.turnover,
         share_width=network.method.share_width,
+        model_data=None if network.fitted is None else network.fitted.data,
+        model_source=None if network.fitted is None else network.fitted.source,
+        region_correlation=None if network.fitted is None else network.fitted.region_correlation,
         servers=[] if records is None else [_server_status(records, name) for name in records.revisions.current.names],
         joined_from=[] if joined is None else list(joined.sources),
         joined_slot=None if joined is None else joined.slot,
@@ -179,24 +183,30 @@ def quality(
     judges_others: bool,
     servers: Sequence[str] = (),
     learned: tuple[Floats, Floats] | None = None,
+    clock: SlotClock | None = None,
 ) -> QualityView:
     """Return the running calibration of a node.
 
     judges_others  whether the scheme receives measurements of others at all
     learned        shares of the servers by region, (m, d), that were learned, and their deviations
+    clock          says when a slot opens; None: the text names its number only
     """
-    values = int(calibration.values.sum())
+    values = calibration.total_values
     coverage, mean_square = _rounded(calibration.total_coverage), _rounded(calibration.total_mean_square)
-    verdict, text = _verdict(coverage, mean_square, values)
+    verdict, text = _verdict(coverage, mean_square, values, _when(calibration, clock))
+    enough_at = calibration.enough_at
     return QualityView(
         verdict=verdict,
         text=text if judges_others else f"servers of the scheme '{scheme}' receive no measurements of one another.",
         coverage=coverage,
         calibration=mean_square,
         values=values,
+        sums=calibration.sums,
         records=calibration.records,
         slots=calibration.slots,
-        window=WINDOW,
+        window=calibration.window,
+        needed=MIN_VALUES,
+        verdict_slot=None if enough_at is None or math.isinf(enough_at) else int(enough_at),
         since_slot=calibration.since,
         regions=[
             RegionQuality(
@@ -226,9 +236,24 @@ def _learned_shares(
     ]
 
 
-def _verdict(coverage: float | None, mean_square: float | None, values: int) -> tuple[Verdict, str]:
+def _when(calibration: Calibration, clock: SlotClock | None) -> str:
+    """Return a sentence that says when there will be enough values for a verdict."""
+    slot = calibration.enough_at
+    if slot is None:
+        return "Without any of them, nobody can say when that will be."
+    if math.isinf(slot):
+        return (
+            f"They come so rarely that the last {LONGEST:,} slots, which are looked at, will not hold as many. More "
+            "samples, or servers, would change that."
+        )
+    at = "" if clock is None else f" ({rfc3339(clock.opens(int(slot)))})"
+    return f"At this rate that will be about slot {int(slot)}{at}."
+
+
+def _verdict(coverage: float | None, mean_square: float | None, values: int, when: str) -> tuple[Verdict, str]:
     if coverage is None or mean_square is None or values < MIN_VALUES:
-        return "unknown", f"{values} values of other servers were compared so far; {MIN_VALUES} are needed to judge."
+        so_far = f"{values} values of other servers were compared so far"
+        return "unknown", f"{so_far}; {MIN_VALUES} are needed to judge. {when}"
     seen = (
         f"{coverage:.0%} of {values} values of other servers were within {BOUND} standard deviations (95% should be), "
         f"and their mean square was {mean_square:.2f} (1 would be right)"

@@ -512,7 +512,7 @@ class Machine:
                 self._join.attend(exchange.slot)
             self.records.waiting.end_slot(exchange.slot)
             fused, usable = fuse_records(self.server, self.records.held.messages())
-        self.calibration.add(exchange.slot, self.server.innovations)
+        self.calibration.add(exchange.slot, self.server.innovations, self.server.innovations_of_sums)
         view, names = self.view, self.view.names
         senders = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
         release = SlotRelease.of(fused, view.clock, view.regions, len(senders))

@@ -212,8 +212,8 @@ SERVER_EQUIVOCATES = Family(
 CALIBRATION_COVERAGE = Family(
     "dpcrowd_calibration_coverage",
     "gauge",
-    "Share of the normalised innovations of other servers' records in the last 100 slots that are within 1.96; about "
-    "0.95 if the intervals are right. /v1/quality has more.",
+    "Share of the normalised innovations of other servers' records in the last 100 slots, or the last 200 of them if "
+    "these took longer, that are within 1.96; about 0.95 if the intervals are right. /v1/quality has more.",
 )
 CALIBRATION_RATIO = Family(
     "dpcrowd_calibration_ratio",
@@ -221,7 +221,7 @@ CALIBRATION_RATIO = Family(
     "Mean square of those innovations; about 1 if the intervals are right, above 1 if they are too narrow.",
 )
 CALIBRATION_VALUES = Family(
-    "dpcrowd_calibration_values", "gauge", "Number of those innovations, one per record and region."
+    "dpcrowd_calibration_values", "gauge", "Number of those innovations, one per record and region or sum of regions."
 )
 CONNECTIONS_REFUSED = Family(
     "dpcrowd_connections_refused_total",

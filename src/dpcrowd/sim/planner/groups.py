@@ -31,6 +31,7 @@ _UNKNOWN = (
     "joined. Fit the model again with this version, on public counts, to have groups where they help; releases do not "
     "show it, and raw counts of people whom the promise covers would be an unpaid release."
 )
+_TAKE = 'The file of --toml has groups = "auto"; in a simulation: --groups auto.'
 _WORTH_IT = 0.98
 """Groups are recommended if they leave at most this part of the total error."""
 _WORTH_WATCHING = 1.01
@@ -78,7 +79,7 @@ class GroupsPlan:
             joined = f"{_TOTALS[self.totals]} would have the sum of all {regions} regions with one draw of noise"
             joined += ", which shows soonest whether the crowd has moved as a whole"
         if self.recommended == "auto":
-            return f'{joined}: a total error of {change}. Give groups = "auto" (--groups auto).'
+            return f"{joined}: a total error of {change}. {_TAKE}"
         if course:
             same = with_groups == without
             effect = f", with a total error of {without} either way" if same else f": a total error of {change}"

@@ -438,6 +438,17 @@ def test_reading_needs_a_token_of_its_own(path: str) -> None:
         assert client.get(path, headers=bearer(token)).status_code == 403
 
 
+@pytest.mark.parametrize("path", ["/v1/quality", "/v1/proofs", "/v1/estimates/latest"])
+def test_unknown_parameters_are_refused(path: str) -> None:
+    """Whoever asks /v1/quality for one region would take the answer on all of them for that of the region."""
+    client = client_of(FakeService())
+    headers = bearer(ADMIN) if path == "/v1/proofs" else READER
+    assert client.get(path, headers=headers).status_code == 200
+    refused = client.get(f"{path}?x=1", headers=headers)
+    assert (refused.status_code, refused.json()["error"]["reason"]) == (400, "query")
+    assert "unknown parameter; allowed: " in refused.text
+
+
 def test_commands() -> None:
     """Done with a sentence, or refused with the reason; the level is one of four."""
     service = FakeService()

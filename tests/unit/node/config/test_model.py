@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +16,16 @@ from dpcrowd.node.config import digest, load_network, parse_network
 from dpcrowd.node.config.read import network_text
 from dpcrowd.node.config.revision import check_next
 from dpcrowd.node.config.samples import sample_network
+from dpcrowd.node.live.status import network_status
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.fit import fit
 
 
-def write(folder: Path, *, source: str = "the town's own survey", name: str = "model.toml", seed: int = 0) -> Path:
+def write(
+    folder: Path, *, source: str = "the town's own survey", name: str = "model.toml", seed: int = 0, **more: Any
+) -> Path:
     """A network whose file names a model beside it."""
-    text = sample_network(3)
+    text = sample_network(3, **more)
     regions = parse_network(text).regions
     counts = np.random.default_rng(seed).poisson(50, (60, len(regions)))
     model = fit(counts_from_array(counts, regions=regions), source=source)
@@ -39,6 +45,18 @@ def test_servers_know_the_model(tmp_path: Path) -> None:
     assert setting.learn
     assert "fitted on published data" in network.promise()
     assert "the town's own survey" in network.promise()
+
+
+def test_the_state_of_a_node_names_the_model_and_its_source(tmp_path: Path) -> None:
+    """Doctor and budget print the assertion; whoever reads /v1/network alone would not know that there is a model."""
+    network = load_network(write(tmp_path))
+    name = network.servers[0].name
+    status = network_status(network, name, set(), {}, Counter(), {}, network.clock().opens(3))
+    assert network.fitted is not None
+    assert (status.model_data, status.model_source) == (network.fitted.data, "the town's own survey")
+    plain = parse_network(sample_network(3))
+    status = network_status(plain, name, set(), {}, Counter(), {}, plain.clock().opens(3))
+    assert (status.model_data, status.model_source) == (None, None)
 
 
 def test_its_content_is_part_of_the_digest(tmp_path: Path) -> None:
@@ -68,7 +86,7 @@ def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
     text = model.read_text(encoding="utf-8")
     for source in ('"  "', "[]", "0", "false"):
         model.write_text(text.replace('"the town\'s own survey"', source), encoding="utf-8")
-        with pytest.raises(BadInput, match=r"scheme.model: the model has no source"):
+        with pytest.raises(BadInput, match=r"scheme.model: .*model.toml has no source"):
             load_network(path)
 
 
@@ -92,6 +110,19 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
         load_network(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "fault"), [("[model\n", " is not TOML"), ("[scores]\n", " has no section"), ("[mdel]\n", "'mdel'")]
+)
+def test_a_broken_model_file_is_named_by_its_path(tmp_path: Path, content: str, fault: str) -> None:
+    """'the model' is no file that an operator could open, and several networks may have one of the same name."""
+    path, model = write(tmp_path), tmp_path / "model.toml"
+    model.write_text(content, encoding="utf-8")
+    with pytest.raises(BadInput, match=r"scheme\.model: ") as refused:
+        load_network(path)
+    assert str(model) in str(refused.value)
+    assert fault in str(refused.value)
+
+
 def test_a_model_without_times_is_warned_of(tmp_path: Path) -> None:
     """A season of slots hangs on the epoch: everything may be off by half a day, and nobody would know why."""
     path = write(tmp_path)
@@ -104,6 +135,22 @@ def test_a_model_without_times_is_warned_of(tmp_path: Path) -> None:
     texts = [text for text in load_network(path).warnings() if "a season of 4 slots and no times" in text]
     assert len(texts) == 1
     assert "begin at the epoch, 20" in texts[0], "a date, not a number of nanoseconds"
+
+
+def test_groups_that_the_model_rules_out_are_warned_of(tmp_path: Path) -> None:
+    """Nothing is joined without a correlation: an operator would take records of single regions for groups."""
+    path = write(tmp_path, scheme="relay", groups="auto")
+    network = load_network(path)
+    assert network.fitted is not None
+    assert network.fitted.region_correlation is not None
+    assert not [one for one in network.warnings() if "groups" in one]
+    write_model(replace(network.fitted, region_correlation=None), tmp_path / "model.toml")
+    network = load_network(path)
+    (warning,) = [one for one in network.warnings() if "groups" in one]
+    assert "joins no regions, since the model has no region_correlation" in warning
+    assert "Fit it on public counts" in warning
+    status = network_status(network, network.servers[0].name, set(), {}, Counter(), {}, network.clock().opens(3))
+    assert (status.groups, status.region_correlation) == ("auto", None)
 
 
 def test_a_revision_may_add_a_model(tmp_path: Path) -> None:

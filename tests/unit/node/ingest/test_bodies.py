@@ -284,3 +284,15 @@ def test_refused_rows_are_told_by_their_place_in_the_body() -> None:
     whole = decode_checkins(JSON, encoded(JSON, ROWS), REGIONS)
     assert whole.places is None
     assert whole.in_body([(3, "late")]) == [(3, "late")]
+
+
+def test_counts_that_add_up_to_too_much_are_refused() -> None:
+    """A server takes less than 2^53 people in all regions: refused at the seal only, they would stop the node."""
+    many = {f"r{number}": number for number in range(2**13)}
+    body = {"slot": 7, "counts": dict.fromkeys(many, 2**40)}
+    with pytest.raises(BodyRefused) as caught:
+        decode_counts(JSON, encoded(JSON, body), many)
+    assert (caught.value.status, caught.value.reason) == (400, "field")
+    assert str(2**40) not in caught.value.text
+    body["counts"]["r0"] -= 1
+    assert decode_counts(JSON, encoded(JSON, body), many)[0] == 7

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from dpcrowd.filters.calibration import CalibrationWindow
+from dpcrowd.node.config import parse_network
+from dpcrowd.node.config.samples import sample_network
 from dpcrowd.node.live.status import quality
 from dpcrowd.node.metrics.registry import Registry, render_all
 from dpcrowd.node.metrics.state import set_quality
+from dpcrowd.node.slots import rfc3339
 from node_support_deployed import GREEDY, RELAY, World, make_files
 from node_support_virtual import VirtualLoop, run_virtually
 
@@ -41,6 +44,29 @@ def test_few_records_are_no_reason_to_worry() -> None:
     assert (view.verdict, view.coverage, view.values, view.since_slot) == ("unknown", 0.0, 3, 5)
     nothing = of([])
     assert (nothing.verdict, nothing.coverage, nothing.calibration, nothing.since_slot) == ("unknown", None, None, None)
+
+
+def test_an_unknown_verdict_says_when_it_will_be_known() -> None:
+    """15 records with 143 values in 100 slots were 'unknown' for ever, and nothing said what was missing."""
+    window = CalibrationWindow(1)
+    clock = parse_network(sample_network(3)).clock()
+    for slot in range(100):
+        window.add(slot, np.zeros((1 if slot % 10 else 5, 1)))
+    short = quality(window.summary(), ["north"], "relay", judges_others=True, clock=clock)
+    assert (short.verdict, short.values, short.needed, short.verdict_slot) == ("unknown", 140, 200, 142)
+    assert "140 values of other servers were compared so far; 200 are needed to judge." in short.text
+    assert f"about slot 142 ({rfc3339(clock.opens(142))})" in short.text
+    for slot in range(100, 143):
+        window.add(slot, np.zeros((1 if slot % 10 else 5, 1)))
+    enough = quality(window.summary(), ["north"], "relay", judges_others=True, clock=clock)
+    assert (enough.verdict, enough.window, enough.verdict_slot) == ("wide", 143, None)
+    assert "Without any of them, nobody can say when" in of([]).text
+    rare = CalibrationWindow(1)
+    for slot in range(0, 3000, 100):
+        rare.add(slot, np.zeros((1, 1)))
+    never = quality(rare.summary(), ["north"], "relay", judges_others=True, clock=clock)
+    assert never.verdict_slot is None
+    assert "the last 10,000 slots, which are looked at, will not hold as many" in never.text
 
 
 def test_without_records_there_is_no_metric_of_their_coverage() -> None:

@@ -19,14 +19,15 @@ NETWORK: dict[str, Any] = {"servers": 4, "density": 1.0, "window": 20, "advice":
 
 
 def test_groups_are_recommended_where_they_help() -> None:
-    """Whoever plans a network of many small regions would otherwise not learn of the choice that matters most."""
+    """The choice that matters most for many small regions: what to do is true, as `plan` has no --groups itself."""
     level = [1.0] * 12 + [500.0]
     result = dpcrowd.plan(level, process_var=[2.0] * 12 + [100.0], dynamic=False, **NETWORK)
     assert result.groups is not None
     assert result.groups.recommended == "auto"
     assert result.groups.draws < 6
     assert result.groups.grouped_error < 0.9 * result.groups.total_error
-    assert any("--groups auto" in remark for remark in result.remarks)
+    (remark,) = (remark for remark in result.remarks if "groups" in remark)
+    assert remark.endswith('. The file of --toml has groups = "auto"; in a simulation: --groups auto.')
     assert result.summary()["groups"]["recommended"] == "auto"
     assert 'groups = "auto"' in toml_text(result)
 
@@ -62,7 +63,9 @@ def test_with_a_model_regions_that_go_together_gain() -> None:
     assert 0.5 < result.groups.grouped_error / result.groups.total_error < 0.98
     unknown = GroupsPlan("off", 12, 0.8561, 0.8561)
     assert unknown.remark(12, course=True) is None
-    assert "does not say whether regions rise and fall together" in str(unknown.remark(12, True, "net.toml"))
+    text = str(unknown.remark(12, True, "net.toml"))
+    assert "does not say whether regions rise and fall together" in text
+    assert "Fit the model again on public counts" in text, "raw counts of protected people would be an unpaid release"
     assert unknown.remark(12, True, "net.toml", 0.0) is None
 
 
