@@ -198,6 +198,7 @@ def test_a_new_revision_takes_over_at_its_slot_everywhere(tmp_path: Path) -> Non
                 assert node.revision.revision == 2
                 assert node.executor.last is not None
                 assert node.executor.last.regions == ("north", "south", "west")
+                assert (node.process[0], node.process[1].regions) == (node.executor.last.regions, 3)
                 # A busy machine may be late; a neighbour that switches a moment earlier has the other digest already.
                 assert {reason for _, reason in node.executor.refused} <= {"late", "other-configuration"}
                 releases = await node.estimates(0, None, None, 100)

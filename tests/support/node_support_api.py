@@ -13,10 +13,12 @@ import numpy as np
 from starlette.applications import Starlette
 
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.model import ProcessModel
 from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
 from dpcrowd.node.api.proofs import ProofsView, ProofView, SignedBytes
+from dpcrowd.node.api.service import Process
 from dpcrowd.node.api.views import BudgetView, Level, NeighbourStatus, NetworkStatus, QualityView, SlotRefusals
 from dpcrowd.node.collect import Collector, IntakeRefused
 from dpcrowd.node.config.tokens import TokensSection
@@ -78,6 +80,7 @@ class FakeService:
         self.soon: list[str] = []
         self.fails: Exception | None = None
         self.shapes: bytes | None = None
+        self.process: Process = tuple(REGIONS), ProcessModel.of(1.0, np.ones(len(REGIONS)))
 
     async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RowRefusal]:
         if self.fails is not None:

@@ -10,7 +10,7 @@ const NARROW = 800;
 
 export const WORDS = {
   total: { title: "Estimated total", page: "words#the-crowd-and-its-estimate", text: "How many people are in all regions together in one slot, as this server estimates it from its own noisy counts and those of its neighbours. It is an estimate: nobody has counted everybody, and no exact count leaves any server." },
-  interval: { title: "95% interval (±)", page: "schemes#the-filter-that-most-of-them-share", text: "The true number is inside this range in about 95 of 100 slots, if the network's model of the crowd is right. The interval of a total is computed from those of its regions, as if their errors were independent." },
+  interval: { title: "95% interval (±)", page: "schemes#the-filter-that-most-of-them-share", text: "The true number is inside this range in about 95 of 100 slots, if the network's model of the crowd is right. The interval of a total is computed from those of its regions, which go together as far as the network's model says." },
   trend: { title: "Trend", page: "page#what-it-shows", text: "The change of the estimate over the last ten slots. A change that is smaller than its interval may be noise." },
   slot: { title: "Slot", page: "words#the-crowd-and-its-estimate", text: "One interval of time. A person counts once per slot; each slot has one release." },
   sample: { title: "Sample", page: "privacy#what-a-slot-costs", text: "A slot in which this server read its own counts, added noise and paid for it from its privacy budget. In other slots it estimates from its neighbours' messages and from the past, which costs nothing." },

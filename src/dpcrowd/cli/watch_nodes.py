@@ -37,7 +37,10 @@ class SlotEstimates:
 
     @property
     def total(self) -> tuple[float, float]:
-        """The sum over all regions, and half of its 95% interval if errors are independent."""
+        """The sum over all regions, and half of its 95% interval if errors are independent.
+
+        Rows do not say how far regions go together; the page, whose interval the node computes, does (`filters.total`).
+        """
         return float(self.estimate.sum()), float(np.sqrt(np.square(self.half).sum()))
 
 

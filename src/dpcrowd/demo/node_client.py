@@ -87,7 +87,8 @@ def total_of(regions: Iterable[tuple[float, float, float]]) -> Total | None:
     """Return the sum over regions of (estimate, low, high), which are NaN without an estimate; None without regions.
 
     The filter treats each region separately, so variances add up: with half-widths h_k = 1.96 sigma_k the sum's
-    half-width is 1.96 sqrt(sum sigma_k^2) = sqrt(sum h_k^2).
+    half-width is 1.96 sqrt(sum sigma_k^2) = sqrt(sum h_k^2). A demo has no fitted model that would say how far regions
+    go together; its Q makes up for it (`crowd.crowd_model`).
     """
     rows = list(regions)
     if not rows:

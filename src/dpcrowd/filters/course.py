@@ -113,9 +113,8 @@ class Course:
         if 0.0 < largest < 1.0:  # older slots add nothing that could be seen
             steps = min(steps, 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest)))
         total = np.zeros(self.profile.shape[1])
-        by_row = list(self.variance if self.scale is None else self.variance / np.square(self.scale))
         for one in range(slot - steps + 1, slot + 1):
-            total = square * total + by_row[self.row(one)]
+            total = square * total + self._added[self.row(one)]
         return total if self.scale is None else np.asarray(total * np.square(self.scale[self.row(slot)]))
 
     def settled_var(self, slot: int, transition: Floats) -> PerRegion:
@@ -124,13 +123,14 @@ class Course:
         if (square >= 1.0).any():
             raise BadInput("a course needs a transition with |a| < 1 in every region, or it would forget nothing.")
         key = (self.offset + self.step * int(slot)) % self.season, square.tobytes()
-        if key not in self._settled:
+        settled = self._settled.get(key)
+        if settled is None:  # looked up once: a thread of the API may clear what another one has found
             if len(self._settled) >= _MOST_SETTLED:
                 self._settled.clear()
             largest = float(square.max())
             steps = 1 if largest == 0.0 else 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest))
-            self._settled[key] = self.added_var(slot, steps, transition)
-        return self._settled[key].copy()
+            settled = self._settled[key] = self.added_var(slot, steps, transition)
+        return settled.copy()
 
     @cached_property
     def level_by_noise(self) -> PerRegion:
@@ -141,6 +141,11 @@ class Course:
         level, variance = self.profile.mean(axis=0), self.variance.mean(axis=0)
         square = np.square(np.maximum(level, level.mean()))
         return np.asarray(np.divide(square, variance, out=np.zeros_like(square), where=variance > 0.0))
+
+    @cached_property
+    def _added(self) -> list[PerRegion]:
+        """What a slot adds, by row, in units of the scale: an answer with many slots asks for it in each of them."""
+        return list(self.variance if self.scale is None else self.variance / np.square(self.scale))
 
     @cached_property
     def _settled(self) -> dict[tuple[int, bytes], PerRegion]:

@@ -30,7 +30,7 @@ class ProcessModel:
     course       what is expected of every slot; None: that the counts move by A and Q alone, from an unknown start
     change_var   (d,) mean square of the change of a count in one slot, where that is not Q: with a course
     region_correlation  of the deviations of two regions from their course, on average; None: unknown. No filter uses
-                 it: it says whether joining regions into groups is worth it
+                 it: it says whether joining regions into groups is worth it, and how wide the interval of a total is
 
     >>> ProcessModel.of(1.0, [100.0, 25.0]).regions
     2

@@ -19,12 +19,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dpcrowd.arrays import Floats
+from dpcrowd.filters.total import total_vars
 from dpcrowd.node.api.answers import JSON, answer
 from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions, chosen_view, refusing, slot_number
 from dpcrowd.node.api.page_views import History
 from dpcrowd.node.api.rights import guarded
 from dpcrowd.node.api.rows import VIEWS, View
-from dpcrowd.node.api.service import Context
+from dpcrowd.node.api.service import Context, Process
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.base import half_width
@@ -54,8 +55,9 @@ def routes(context: Context) -> list[BaseRoute]:
             last = 0 if latest is None else latest.slot
         releases = await context.service.estimates(max(last - most + 1, 0), last, None, most)
         names = tuple(context.service.regions) if regions is None else tuple(regions)
+        process = context.service.process
         # In a thread: a large answer must not delay a slot.
-        body = await run_in_threadpool(lambda: _encode(history_of(releases, names, view=view)))
+        body = await run_in_threadpool(lambda: _encode(history_of(releases, names, view=view, process=process)))
         return Response(body, 200, {"cache-control": "no-store"}, JSON)
 
     async def neighbours(request: Request) -> Response:
@@ -72,17 +74,23 @@ def routes(context: Context) -> list[BaseRoute]:
     ]
 
 
-def history_of(releases: Sequence[SlotRelease], regions: Sequence[str], *, view: View | None = None) -> History:
+def history_of(
+    releases: Sequence[SlotRelease],
+    regions: Sequence[str],
+    *,
+    view: View | None = None,
+    process: Process | None = None,
+) -> History:
     """Return releases as columns; a region that a release does not have, of another revision, has no estimate.
 
-    view  add this view of each release
+    view     add this view of each release
+    process  regions and their model, which says how far errors go together: those of releases with the same regions
     """
     wanted = tuple(regions)
     estimate, half = (np.full((len(wanted), len(releases)), np.nan) for _ in range(2))
-    total, total_half = (np.full(len(releases), np.nan) for _ in range(2))
+    total = np.array([release.estimate.sum() for release in releases])
     for place, release in enumerate(releases):
         halves = half_width(release.variance, release.factor)
-        total[place], total_half[place] = release.estimate.sum(), np.sqrt(np.square(halves).sum())
         if release.regions == wanted:
             estimate[:, place], half[:, place] = release.estimate, halves
         elif wanted:
@@ -95,12 +103,23 @@ def history_of(releases: Sequence[SlotRelease], regions: Sequence[str], *, view:
         epsilon=[float(from_nano(release.nano)) for release in releases],
         heard=[release.heard for release in releases],
         total=_rounded(total),
-        total_half_width=_rounded(total_half),
+        total_half_width=_rounded(_total_halves(releases, process)),
         regions=list(wanted),
         estimate=[_rounded(row) for row in estimate],
         half_width=[_rounded(row) for row in half],
         **({} if view is None else {f"estimate_{view}": [_rounded(row) for row in _view_of(releases, wanted, view)]}),
     )
+
+
+def _total_halves(releases: Sequence[SlotRelease], process: Process | None) -> Floats:
+    """Return half of the total's interval in each slot; without a model of its regions, errors are independent."""
+    halves: list[float] = []
+    for names, group in groupby(releases, key=lambda release: release.regions):
+        alike = list(group)
+        model = process[1] if process is not None and process[0] == names else None
+        variances = total_vars([one.variance for one in alike], [one.slot for one in alike], model)
+        halves += [float(half_width(variance, one.factor)) for variance, one in zip(variances, alike, strict=True)]
+    return np.array(halves)
 
 
 def _view_of(releases: Sequence[SlotRelease], wanted: Sequence[str], name: View) -> Floats:

@@ -29,8 +29,8 @@ class History(Struct, frozen=True, kw_only=True, omit_defaults=True):
     total_half_width: Annotated[
         Column,
         Meta(
-            description="Half of the total's 95% interval, from the intervals of the regions as if their errors were "
-            "independent."
+            description="Half of the total's 95% interval, from the intervals of the regions. With a process model, "
+            "errors go together as its `region_correlation` says; without one they are taken for independent."
         ),
     ]
     regions: Annotated[list[str], Meta(description="The regions of the two lists that follow.")]

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from dpcrowd.filters.model import ProcessModel
 from dpcrowd.node.api.broadcast import Lost
 from dpcrowd.node.api.limits import RequestLimit
 from dpcrowd.node.api.page_views import NeighbourHistory, Topology
@@ -17,7 +18,10 @@ from dpcrowd.node.ingest.batch import Batch, RowRefusal
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SlotClock
 
-__all__ = ["Context", "Right", "Service", "Tokens"]
+__all__ = ["Context", "Process", "Right", "Service", "Tokens"]
+
+Process = tuple[tuple[str, ...], ProcessModel]
+"""Names of regions, and their process model."""
 
 
 class Tokens(Protocol):
@@ -33,6 +37,10 @@ class Service(Protocol):
     @property
     def regions(self) -> Mapping[str, int]:
         """The number of each region, in the order of the configuration that is valid now."""
+
+    @property
+    def process(self) -> Process:
+        """The regions of the configuration that is valid now, and their process model."""
 
     @property
     def clock(self) -> SlotClock:

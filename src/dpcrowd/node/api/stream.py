@@ -27,7 +27,7 @@ from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions
 from dpcrowd.node.api.history import history_of
 from dpcrowd.node.api.rights import CHALLENGE, denied
 from dpcrowd.node.api.rows import View, of_release, rows_of, select, to_json
-from dpcrowd.node.api.service import Context
+from dpcrowd.node.api.service import Context, Process
 from dpcrowd.node.release import SlotRelease
 
 __all__ = ["pump", "releases", "routes"]
@@ -77,11 +77,12 @@ class EventStream:
         async def write(chunk: bytes) -> None:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
+        async def deliver(item: Item) -> None:
+            await write(_event(item, query, self._context.service.process))
+
         await write(b": dpcrowd\n\n")  # so that the reader knows at once that it is connected
         async with aclosing(releases(self._context, query.after)) as source:
-            await pump(
-                source, _http_disconnect(receive), lambda item: write(_event(item, query)), lambda: write(b":\n\n")
-            )
+            await pump(source, _http_disconnect(receive), deliver, lambda: write(b":\n\n"))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -188,12 +189,12 @@ def _read_query(context: Context, headers: Headers, query: QueryParams) -> _Quer
         return refusal(400, "query", str(error))
 
 
-def _event(item: Item, query: _Query = _DEFAULT) -> bytes:
+def _event(item: Item, query: _Query = _DEFAULT, process: Process | None = None) -> bytes:
     """Return a server-sent event; columns are a `History` of one slot, which is a third as long as rows."""
     if isinstance(item, Lost):
         return b"event: lost\ndata: " + _encode({"slots": item.slots}) + b"\n\n"
     if query.columns:
-        data = _encode(history_of([item], query.regions or item.regions, view=query.view))
+        data = _encode(history_of([item], query.regions or item.regions, view=query.view, process=process))
     else:
         data = to_json(*select([item], query.regions, view=query.view))
     return b"id: %d\nevent: estimates\ndata: %b\n\n" % (item.slot, data)

@@ -14,6 +14,7 @@ from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
 from dpcrowd.node.api.proofs import ProofsView, show_proof
 from dpcrowd.node.api.serve import ApiServer
+from dpcrowd.node.api.service import Process
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus, QualityView
 from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.config import NetworkConfig, NodeConfig
@@ -79,6 +80,10 @@ class NodeService:
     @property
     def regions(self) -> Mapping[str, int]:
         return self.intake.regions
+
+    @property
+    def process(self) -> Process:
+        return self.revision.regions, self.executor.machine.server.setting.model
 
     @property
     def clock(self) -> SlotClock:

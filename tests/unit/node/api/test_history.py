@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.node.api.history import history_of
 from dpcrowd.node.api.rows import VIEWS
 from dpcrowd.node.release import SlotRelease
@@ -133,9 +136,32 @@ def test_an_unknown_region_leaves_the_total_unknown() -> None:
     assert columns.estimate[2] == [None]
 
 
-def first_event(query: str) -> dict[str, Any]:
+def going_together(slots: Sequence[int]) -> FakeService:
+    """Return a service whose model knows that regions go together; records say nothing of them."""
+    service = FakeService(slots=slots)
+    course = Course(np.full((1, 3), 50.0), np.ones((1, 3)))
+    service.process = tuple(REGIONS), ProcessModel.around(course, 0.0, region_correlation=0.5)
+    return service
+
+
+def test_the_total_of_regions_that_go_together() -> None:
+    """The headline of the page contained half of the true totals where a crowd rises and falls in all regions."""
+    client = Client(app_of(going_together([4, 5])))
+    columns = client.get("/v1/history?total_only=true", headers=READER).json()
+    assert columns["total_half_width"] == pytest.approx([2 * (3 + 0.5 * (9 - 3)) ** 0.5] * 2, abs=1e-3)
+
+
+def test_the_model_is_that_of_its_own_regions() -> None:
+    """After a revision it says nothing of a release with other regions, or with the same in another order."""
+    process = going_together([]).process
+    old = replace(estimates_of(3), regions=tuple(reversed(REGIONS)))
+    columns = history_of([old, estimates_of(4)], list(REGIONS), process=process)
+    assert columns.total_half_width == pytest.approx([2 * 3**0.5, 2 * 6**0.5], abs=1e-3)
+
+
+def first_event(query: str, service: FakeService | None = None) -> dict[str, Any]:
     """Return the first release of a stream of columns."""
-    service = FakeService(slots=[5])
+    service = service or FakeService(slots=[5])
 
     async def run() -> bytes:
         caller = Caller("/v1/stream", query=query, headers=bearer(READ))
@@ -164,8 +190,9 @@ def test_a_stream_of_columns() -> None:
 @pytest.mark.parametrize("region", ["", "&region=south"])
 def test_a_stream_of_columns_is_what_the_history_is(region: str, view: str) -> None:
     """With some regions, the total of a stream was that of these regions, and that of the history that of all."""
-    columns = Client(app_of(FakeService(slots=[5]))).get(f"/v1/history?view={view}{region}", headers=READER)
-    assert first_event(f"columns=true&view={view}{region}") == columns.json()
+    service = going_together([5])
+    columns = Client(app_of(service)).get(f"/v1/history?view={view}{region}", headers=READER)
+    assert first_event(f"columns=true&view={view}{region}", service) == columns.json()
 
 
 def test_what_neighbours_estimated() -> None:
