@@ -34,6 +34,7 @@ _DIGITS = tuple("0123456789.")
     help="Public data from which levels and Q are estimated: a name that `dpcrowd data` lists, or a file of counts.",
 )
 @options.gaps
+@options.header
 @options.model
 @options.epsilon
 @click.option("--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100]")
@@ -123,6 +124,7 @@ def plan(
     plot_file: Path | None,
     toml_file: Path | None,
     gaps: str | None,
+    header: bool | None,
     **settings: Any,
 ) -> None:
     """Predict what a network of relay servers will reach, before it exists.
@@ -140,8 +142,9 @@ def plan(
 
     if settings["slot"] is not None:
         options.live_slot(settings["slot"])
-    if gaps is not None and settings["data"] is None:
-        raise BadInput("--gaps is for a file of counts; give it with --data FILE, or leave it out.")
+    loading = {name: value for name, value in (("gaps", gaps), ("header", header)) if value is not None}
+    if loading and settings["data"] is None:
+        raise BadInput(f"--{next(iter(loading))} is for a file of counts; give it with --data FILE, or leave it out.")
     if plot_file is not None:
         check_plot_path(plot_file)
     if toml_file is not None:
@@ -160,7 +163,7 @@ def plan(
             goal=goal,
             solve_for="epsilon" if goal is not None and solve_for is None else solve_for,  # type: ignore[arg-type]
             epsilons=None if epsilons is None else options.numbers("--epsilons", epsilons),
-            loading=None if gaps is None else {"gaps": gaps},
+            loading=loading,
             **settings,
         )
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot

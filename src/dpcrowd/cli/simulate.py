@@ -145,6 +145,7 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
 @options.slot_length
 @options.round_counts
 @options.gaps
+@options.header
 @options.data_dir
 @click.option("--jobs", type=int, help="Number of processes.  [default: as many as save time]")
 @options.backend

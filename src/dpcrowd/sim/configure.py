@@ -101,6 +101,7 @@ def configure(
     slot_length: str | float | None = None,
     round_counts: bool = False,
     gaps: str | None = None,
+    header: bool | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     model: Model | str | os.PathLike[str] | None = None,
     learn: bool | None = None,
@@ -136,6 +137,7 @@ def configure(
     beta              consensus step size; default: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
     gaps              slots that a file of counts leaves out: "error" refuses it, "zero" counts nobody in them
+    header            whether the first line of a CSV file has names of regions; default: unless it looks like counts
     nonnegative       also score the non-negative view of the estimates (`filters.nonnegative`)
     burn_in           slots at the beginning that are not scored; default: 20, or a tenth of all if there are no more
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
@@ -160,6 +162,7 @@ def configure(
         "slot_length": slot_length,
         "round_counts": round_counts or None,
         "gaps": gaps,
+        "header": header,
         "data_dir": data_dir,
         "regions": regions,
     }
@@ -465,6 +468,8 @@ def _load_data(data: Data, options: dict[str, Any]) -> DataSet:
     if isinstance(data, np.ndarray | list):
         if "gaps" in options:
             raise BadInput("gaps is for files of counts, whose labels tell which slots are missing; leave it out.")
+        if "header" in options:
+            raise BadInput("header is for files of counts; name the columns of an array with regions.")
         return counts_from_array(data, **options)
     if not isinstance(data, DataSet):
         return load(data, **options)

@@ -2,7 +2,7 @@
 
 A file may have a first column of time labels: it is time if its name says so (week, date, time, slot, ...), if none of
 its cells is a number, or if it only numbers the rows. A file without a header gets generated region
-names. A file with one row per slot and region is read by `long_counts`.
+names, and a note (`first_line`). A file with one row per slot and region is read by `long_counts`.
 
 A privacy claim rests on sensitivity 1, which holds for whole people only: a fraction, a hole or a negative number is
 refused here and never silently fixed. `round_counts` and `gaps` fix a file on request, and leave a note.
@@ -106,7 +106,8 @@ def counts_from_table(
         selection=regions,
         source=table.file,
     )
-    return replace(data, notes=(*data.notes, *filled, *reading_notes(labels, round_counts=round_counts)))
+    notes = (*table.notes, *filled, *reading_notes(labels, round_counts=round_counts))
+    return replace(data, notes=(*data.notes, *notes))
 
 
 def reading_notes(labels: Sequence[str] | None, *, round_counts: bool) -> tuple[str, ...]:

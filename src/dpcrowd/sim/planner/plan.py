@@ -22,10 +22,11 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.adopted import adopt_model
 from dpcrowd.sim.configure import SharesLike
-from dpcrowd.sim.data import PAPER_SETS
+from dpcrowd.sim.data import NAMES, PAPER_SETS, load
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.share_file import is_share_file, read_shares
+from dpcrowd.sim.data.span import notes_beside_variance
 from dpcrowd.sim.fitted import unknown_slot_note
 from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.notes import overlap_notes, promise
@@ -241,9 +242,7 @@ def plan(
     """
     if solve_for is not None:
         _check_solvable(solve_for, goal, samples)
-    for name in settings:
-        if name not in _SETTINGS:
-            raise unknown_name("setting of a plan", name, _SETTINGS)
+    _check_settings(settings)
     arguments: dict[str, Any] = {
         **settings,
         "slot": None if slot is None else slot_length_us(slot) / 1e6,
@@ -266,11 +265,13 @@ def plan(
     remarks += model_remarks
     samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
     if fitted is None:
-        levels = read_levels(level, process_var, data, **{"seed": settings.get("seed") or 0, **(loading or {})})
+        known_data, read_how = _loaded(data, loading)
+        levels = read_levels(level, process_var, known_data, seed=settings.get("seed") or 0)
     else:
         _refuse_beside_model(level, process_var, data)
-        regions, other_regions = _regions_of_model(fitted, file)
-        levels, remarks = levels_of_model(fitted, regions, arguments["slot"]), remarks + other_regions
+        regions, read_how = _regions_of_model(fitted, file)
+        levels = levels_of_model(fitted, regions, arguments["slot"])
+    remarks += read_how
     names = _read_shares(arguments, levels, file)
     values = {name: value for name, value in arguments.items() if value is not None}
     values = _defaults(_is_of_paper(data), values.get("slot")) | values
@@ -316,6 +317,22 @@ _RANGES = {
     "slot": "slot that fits into the promise",
     "servers": "number of servers up to 500",
 }
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    for name in settings:
+        if name not in _SETTINGS:
+            raise unknown_name("setting of a plan", name, _SETTINGS)
+
+
+def _loaded(
+    data: str | os.PathLike[str] | DataSet | None, loading: dict[str, Any] | None
+) -> tuple[DataSet | None, list[str]]:
+    """Return public data, and how they were read if they are a user's own."""
+    if data is None or isinstance(data, DataSet):
+        return data, []
+    series = load(data, **(loading or {}))
+    return series, [] if series.name in NAMES else list(notes_beside_variance(series))
 
 
 def _check_solvable(variable: str, goal: str | None, samples: int | None) -> None:
