@@ -26,6 +26,8 @@ __all__ = ["LEAST_COVERAGE", "attribution", "notes", "observation_note", "overla
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
 LEAST_COVERAGE = 0.9
 """Coverage of 95% intervals below which a result says that they are too narrow."""
+_MOST_COVERAGE = 0.995  # above which it says that they are too wide
+_FEWEST_INTERVALS = 1000  # to say so: among fewer, all may contain the truth by chance
 _EVERY_SLOT = 0.99  # samples per slot
 _ROUNDING = 1e-12  # smaller errors are those of floating-point numbers
 _NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
@@ -187,6 +189,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         *_planned(config),
         *_uncalibrated(config),
         *_narrow(config, records),
+        *_wide(config, records),
         *_incomplete(records),
         *_exhausted(config, records),
     ]
@@ -335,6 +338,21 @@ def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str
             f"{reason}."
         )
     return remarks
+
+
+def _wide(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    """Return a remark if intervals of some schemes contain the truth clearly more often than they say."""
+    cells = (config.data.slots - config.burn_in) * config.servers * len(config.data.regions)
+    if config.runs * cells < _FEWEST_INTERVALS:
+        return []
+    coverages = {record.label: mean_with_interval(record.coverage95).mean for record in records}
+    wide = [label for label, coverage in coverages.items() if coverage is not None and coverage > _MOST_COVERAGE]
+    if not wide:
+        return []
+    return [
+        f"more than {_MOST_COVERAGE:.1%} of the 95% intervals of {', '.join(wide)} contain the truth: they are wider "
+        "than they need to be, and the estimates are better than they say."
+    ]
 
 
 def _incomplete(records: Sequence[RunRecords]) -> list[str]:

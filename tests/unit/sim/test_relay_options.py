@@ -168,3 +168,13 @@ def test_reach_all_in_a_huge_network_is_refused() -> None:
         dpcrowd.Relay(samples=1).start(
             dpcrowd.Setting(8193, dpcrowd.ProcessModel.of(1.0, [1.0]), dpcrowd.Guarantee.window(5, 1.0))
         )
+
+
+@pytest.mark.slow
+def test_a_result_names_schemes_with_intervals_that_are_too_wide() -> None:
+    """A coverage of 1 looks like perfection, but says that intervals are useless."""
+    settings = {**WINDOWED, "runs": 8}
+    result = simulate("relay,uniform", process_var=1e12, **settings)
+    (note,) = (note for note in result.notes if "wider than they need to be" in note)
+    assert note.startswith("more than 99.5% of the 95% intervals of relay, uniform contain the truth")
+    assert not any("wider than" in note for note in simulate("uniform", **settings).notes)
