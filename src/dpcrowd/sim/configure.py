@@ -232,8 +232,9 @@ def configure(
                 correlation=correlation,
                 beside=[other.kinds for _, other in instances],
             ),
+            hops_assumed=relay_options["hops_per_slot"] is None and given == Relay.name,
         )
-        for label, scheme in instances
+        for (label, scheme), (_, given) in zip(instances, labelled, strict=True)
     )
     if tuned is not None:
         data, entrants = tuned.give(data, entrants, _burn_in(burn_in, data), fitted)

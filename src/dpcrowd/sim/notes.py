@@ -187,6 +187,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         *remarks,
         *_shares_by_region(config),
         *_planned(config),
+        *_slow_records(config),
         *_uncalibrated(config),
         *_narrow(config, records),
         *_wide(config, records),
@@ -286,6 +287,21 @@ def _planned(config: SimulationConfig) -> list[str]:
                 f"error{keep and ' '}{keep}."
             )
     return remarks
+
+
+def _slow_records(config: SimulationConfig) -> list[str]:
+    """Return a remark if records of relay take several slots only because nobody said how fast they are."""
+    slow = [
+        entrant.label
+        for entrant in config.entrants
+        if entrant.hops_assumed and isinstance(entrant.scheme, Relay) and entrant.scheme.max_hops != 1
+    ]
+    if not slow:
+        return []
+    return [
+        f"{', '.join(slow)}: records go one hop per slot, which is the simulator's default. Live servers forward them "
+        'at once: --hops-per-slot all (hops_per_slot="all" in Python).'
+    ]
 
 
 def _count(number: int, noun: str) -> str:
