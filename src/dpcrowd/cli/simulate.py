@@ -322,7 +322,8 @@ def _size_columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
         first = classes[0]
         if any(entry["share"] for entry in classes):
             span = f"{first['least']}-{first['most']}" if first["most"] is not None else f">{first['least'] - 1}"
-            heading = f"{span} ({first['share'] or 0:.0%})"
+            share = f"{first['share'] or 0:.0%}"
+            heading = f"{span} ({'<1%' if share == '0%' else share})"
             columns[heading] = [_number(entry["mae"]) for entry in classes]
     return columns
 

@@ -29,6 +29,7 @@ LEAST_COVERAGE = 0.9
 _MOST_COVERAGE = 0.995  # above which it says that they are too wide
 _FEWEST_INTERVALS = 1000  # to say so: among fewer, all may contain the truth by chance
 _EVERY_SLOT = 0.99  # samples per slot
+_SHOWN = 5  # names of regions
 _ROUNDING = 1e-12  # smaller errors are those of floating-point numbers
 _NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
 _REPORTS: dict[tuple[type[Scheme], str], tuple[Scheme, Report]] = {}
@@ -164,7 +165,8 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return the remarks to print with the result."""
     remarks = _different_promises(config)
     if config.data.name not in NAMES:  # a user's own: a label column that was taken for a region shows here
-        names = ", ".join(config.data.regions[:5]) + (", ..." if len(config.data.regions) > 5 else "")
+        more = len(config.data.regions) - _SHOWN
+        names = ", ".join(config.data.regions[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
         regions = _count(len(config.data.regions), "region")
         remarks.append(f"the data have {config.data.slots} slots of {regions}: {names}.")
     remarks += overlap_notes(config)
