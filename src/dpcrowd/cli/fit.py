@@ -59,7 +59,11 @@ _VISIBLE = 5e-4
     help="Instead of --made-with: the process variance Q of the filters that made the releases; one number, or one per "
     "region, in the order of FILE.  [default: read from FILE, and refused if it does not show Q]",
 )
-@click.option("--span", metavar="FIRST:LAST", help="Fit on these slots only, such as 0:395 or 0:0.5.")
+@click.option(
+    "--span",
+    metavar="FIRST:LAST",
+    help="Fit on these slots only, such as 0:395 or 0:0.5; of --releases, by the numbers in column slot.",
+)
 @options.regions
 @click.option(
     "--slot-length",
@@ -95,7 +99,7 @@ def fit(
     if regions is not None:
         arguments["regions"] = [name.strip() for name in regions.split(",")]
     if releases:
-        for name in ("span", "regions", "slot_length", "round_counts", "gaps", "header", "data_dir"):
+        for name in ("regions", "slot_length", "round_counts", "gaps", "header", "data_dir"):
             if name in arguments:
                 raise BadInput(f"--{name.replace('_', '-')} is for counts, not for --releases; leave it out.")
         if process_var is not None:
