@@ -130,8 +130,8 @@ def plan(
     """Predict what a network of relay servers will reach, before it exists.
 
     The variance of relay's filter follows from public facts: schedule, shares, graph, ε and Q. No data are needed.
-    Errors are expected relative errors, E |estimate − truth|/truth; the total error is the sum of all errors by the
-    sum of all people; intervals are 95% intervals.
+    Errors are expected relative errors, E |estimate − truth|/max(truth, 1), and in people where less than one person is
+    expected; the total error is the sum of all errors by the sum of all people; intervals are 95% intervals.
     """
     from dpcrowd.cli.console import progress_bar
     from dpcrowd.sim.export import check_toml_path
@@ -239,14 +239,21 @@ def _print_plan(result: Any) -> None:
             "level": [_people(region.level) for region in regions],
             "95% interval": [f"{_people(region.low)} to {_people(region.high)}" for region in regions],
             "std. deviation": [_people(region.deviation) for region in regions],
-            "expected error": [_percent(region.error) for region in regions],
+            "expected error": [_error(region) for region in regions],
             "": ["" if region.visible else "cannot be told from 0" for region in regions],
         },
     )
     say(
         f"all regions: a total error of {_percent(result.total_error)} (sum of the errors / sum of the people), and "
-        f"{_percent(result.error)} on average per region; `dpcrowd simulate` calls these total error and ARE"
+        f"{_percent(result.error)} on average per region (|error| / max(people, 1)); `dpcrowd simulate` calls these "
+        "total error and ARE"
     )
+    small = sum(region.level < 1.0 for region in regions)
+    if small:
+        say(
+            f"{small} region{'s' if small > 1 else ''} with less than one expected person per slot: the error is in "
+            "people, since a part of max(people, 1) would look small."
+        )
     _print_traffic(result, say)
     for title, rows in (("other budgets", result.by_epsilon), ("other reaches", result.by_reach)):
         say(f"\n{title}:")
@@ -312,6 +319,11 @@ def _size(value: float) -> str:
         if value >= unit:
             return f"{value / unit:.3g} {name}"
     return f"{value:.0f} bytes"
+
+
+def _error(region: Any) -> str:
+    """Return the expected error of a region, in people where less than one is expected: 2% of nobody says nothing."""
+    return f"{_people(region.mae)} people" if region.level < 1.0 else _percent(region.error)
 
 
 def _people(value: float) -> str:

@@ -52,7 +52,7 @@ class RegionPlan:
     level      people per slot
     deviation  standard deviation of the estimates, in people
     low, high  the 95% interval around the level
-    error      the expected relative error, E |estimate - truth|/truth
+    error      the expected relative error, E |estimate - truth|/max(truth, 1)
     visible    whether the region can be told from 0
     mae        the expected absolute error, in people
     """

@@ -3,7 +3,7 @@
 The recursion gives standard deviations. What people ask for is derived from them:
 
     interval  level +- 1.96 sd
-    error     sqrt(2/pi) sd/level: the mean of |error|/r if errors are Gaussian, which is what ARE measures
+    error     sqrt(2/pi) sd/max(level, 1): the mean of |error|/max(r, 1) if errors are Gaussian, as of ARE
     total     sum of the regions' absolute errors, sqrt(2/pi) sd, over the sum of their levels
 
 Where the levels are those of a series, slot by slot, the error is the one that is expected on it (`replay`). Around a
