@@ -248,6 +248,8 @@ def _print_plan(result: Any) -> None:
         f"{_percent(result.error)} on average per region (|error| / max(people, 1)); `dpcrowd simulate` calls these "
         "total error and ARE"
     )
+    if result.model_error is not None:
+        say(f"the model alone, without any record: a total error of {_percent(result.model_error)}")
     small = sum(region.level < 1.0 for region in regions)
     if small:
         say(

@@ -42,6 +42,8 @@ from dpcrowd.sim.topology import Networks
 
 __all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "plan"]
 
+_HARDLY_BETTER = 0.98
+"""Records that leave more than this part of the total error of a process model hardly gain anything over it."""
 _EPSILON_FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -119,6 +121,7 @@ class NetworkPlan:
     share_width     typical relative error of public shares, as a network.toml states it; None: it does not, or this
                     network could not learn them
     model           the process model that servers know, if any
+    model_error     the total error of that model alone, without any record; None without a model
     """
 
     request: PlanRequest
@@ -145,6 +148,7 @@ class NetworkPlan:
     groups: GroupsPlan | None = None
     model: KnownModel | None = None
     share_width: float | None = None
+    model_error: float | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values, as `dpcrowd plan --json` prints it."""
@@ -171,6 +175,7 @@ class NetworkPlan:
             "reach": self.reach,
             "error": self.error,
             "total_error": self.total_error,
+            "model_error": self.model_error,
             "regions": [dict(vars(region)) for region in self.regions],
             "traffic": {
                 **vars(self.traffic),
@@ -445,7 +450,7 @@ def _assemble(
         remark = groups.remark(len(request.levels), known, grouping_file, facts.model.region_correlation)
         remarks = remarks if remark is None else [*remarks, remark]
     width, width_remarks = _share_width(file, request, prediction, facts.shares)
-    remarks = [*remarks, *width_remarks]
+    remarks = [*remarks, *_gain_over_model(prediction), *width_remarks]
     return NetworkPlan(
         request=request,
         guarantee=guarantee_of(request),
@@ -470,7 +475,20 @@ def _assemble(
         server_names=names,
         groups=groups,
         share_width=width,
+        model_error=prediction.model_error,
     )
+
+
+def _gain_over_model(prediction: Prediction) -> list[str]:
+    """Return a remark if the records of a plan tell hardly more than the process model alone."""
+    alone = prediction.model_error
+    if alone is None or prediction.total_error <= _HARDLY_BETTER * alone:
+        return []
+    return [
+        "records hardly gain anything over the model alone: a total error of "
+        f"{100 * prediction.total_error:.3g}% instead of {100 * alone:.3g}%, at the cost of ε. A larger ε, fewer "
+        "regions or longer slots let them gain more; they still show a crowd that leaves its past."
+    ]
 
 
 def _share_width(

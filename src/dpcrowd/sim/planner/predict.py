@@ -103,6 +103,14 @@ class Prediction:
         return sum(self.absolute_errors) / self.people
 
     @property
+    def model_error(self) -> float | None:
+        """The total error of the process model alone, without any record; None without a model."""
+        if self.levels.transition is None:
+            return None
+        absolute, _ = errors_around_model(self.levels, self.levels.spread, range(len(self.levels)))
+        return float(absolute.sum()) / self.people
+
+    @property
     def error(self) -> float:
         """The mean of the regions' expected relative errors."""
         return sum(self.errors) / len(self.errors)
