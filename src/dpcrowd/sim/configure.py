@@ -47,10 +47,10 @@ _MOST_SERVERS = 10_000_000
 _DENSITY = 0.1
 _TURNOVER = 0.05
 _OBSERVED_AS_PEOPLE = (
-    "Each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
+    "each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
     "observation=paper gives the one before."
 )
-_SHARES_OF_FILE = "Shares are those of '{file}'; shares=uniform draws them."
+_SHARES_OF_FILE = "shares are those of '{file}'; shares=uniform draws them."
 
 Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
 SharesLike = str | os.PathLike[str] | Sequence[float] | Sequence[Sequence[float]] | Shares

@@ -49,9 +49,9 @@ MULTI_FLU_TUNING = Tuning(theta=1.0, xi=0.6, sample_fraction=0.4, rescue_theta=3
 
 PUBLISHED = {"flu": ("flu.csv", FLU_TUNING), "multi-flu": ("multi_flu.csv", MULTI_FLU_TUNING)}
 NOTES = {
-    "flu": "Outpatient visits for influenza-like illness reported to CDC ILINet (credit: CDC). One person may appear "
+    "flu": "outpatient visits for influenza-like illness reported to CDC ILINet (credit: CDC). One person may appear "
     "in many weeks.",
-    "multi-flu": "Deaths with pneumonia or influenza per state, CDC/NCHS (credit: CDC). A person appears once in the "
+    "multi-flu": "deaths with pneumonia or influenza per state, CDC/NCHS (credit: CDC). A person appears once in the "
     "whole stream.",
 }
 
@@ -112,7 +112,7 @@ def counts_from_table(
 
 def reading_notes(labels: Sequence[str] | None, *, round_counts: bool) -> tuple[str, ...]:
     """Return what a reader of results should know about how a file of counts was read."""
-    rounded = "Fractions in the file were rounded to whole people, half to even." if round_counts else None
+    rounded = "fractions in the file were rounded to whole people, half to even." if round_counts else None
     return tuple(note for note in (rounded, unknown_times_note(labels)) if note is not None)
 
 

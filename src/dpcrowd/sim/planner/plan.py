@@ -378,7 +378,6 @@ def _known_model(
             "leave the levels out (--level), or give both (--process-var)."
         )
     fitted, remarks = adopt_model(model, file, instead)
-    remarks = [f"{remark[0].lower()}{remark[1:]}" for remark in remarks]
     if fitted is None:
         return None, remarks
     if model is None:
