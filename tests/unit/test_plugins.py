@@ -94,7 +94,9 @@ def test_a_data_set_takes_the_usual_options(install: Install) -> None:
     data = load("market", slots=10, regions=["region 1"], process_var=7.0)
     assert (data.slots, data.regions, data.model.process_var.tolist()) == (10, ("region 1",), [7.0])
     assert data.truth(np.random.default_rng(0))[:, 0].tolist() == list(range(1, 20, 2))
-    with pytest.raises(BadInput, match="a slot length, rounding or gaps were given, but 'market' is not a file"):
+    with pytest.raises(
+        BadInput, match="a slot length, rounding, gaps or a header were given, but 'market' is not a file"
+    ):
         load("market", slot_length="1h")
     with pytest.raises(BadInput, match=r"unknown data set 'markt'\. Did you mean 'market'\?"):
         load("markt")

@@ -19,7 +19,7 @@ __all__ = ["data"]
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Write to this CSV file, or into this folder (flu and multi-flu).",
+    help="Write to this CSV file, or, of flu and multi-flu, into this folder.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of a synthetic data set.")
 @click.option(
@@ -36,7 +36,7 @@ __all__ = ["data"]
     help="Convert this file of the publisher instead of downloading it.",
 )
 @options.data_dir
-@click.option("--force", is_flag=True, help="Replace a file that exists already.")
+@click.option("--force", is_flag=True, help="Replace a file that exists already, or download flu or multi-flu again.")
 @click.option("--json", "as_json", is_flag=True, help="List the data sets as JSON.")
 def data(
     name: str | None,
@@ -56,7 +56,8 @@ def data(
     dpcrowd data                            list names, sizes, sources, terms and places
     dpcrowd data linear --out linear.csv    write a synthetic data set (or multi-linear)
     dpcrowd data flights --out flights.csv  write a series of an installed package
-    dpcrowd data flu                        download flu (or multi-flu) from the CDC
+    dpcrowd data flu                        download flu (or multi-flu) from the CDC, unless it is there
+    dpcrowd data flu --out flu.csv          write it to a file, from the copy that is there, if any
     dpcrowd data flu --from ILINet.csv      convert a file that you have downloaded
 
     Wherever a data set is expected, the path of a CSV or Parquet file works as well: one row per slot and one column
@@ -81,12 +82,11 @@ def data(
             raise BadInput(f"--slots is for synthetic data sets, but '{name}' is published; leave --slots out.")
         if slot_length is not None:
             raise BadInput(f"'{name}' has weeks; leave --slot-length out.")
-        if data_dir is not None:
+        if data_dir is not None and source is not None:
             raise BadInput(
-                f"--data-dir says where data sets are, but '{name}' is downloaded; give the folder to write to as "
-                "--out."
+                "--data-dir says where data sets are, and --from is a file to convert; leave one of them out."
             )
-        _get_published(name, out, source, force)
+        _get_published(name, out, source, data_dir, force)
 
 
 def _list(as_json: bool, data_dir: Path | None) -> None:
@@ -175,27 +175,51 @@ def _write_counts(name: str, out: Path | None, seed: int, run: int, loading: dic
     click.echo(f"wrote {out}: {data_set.slots} slots x {len(data_set.regions)} regions{drawn}")
 
 
-def _get_published(name: str, out: Path | None, source: Path | None, force: bool) -> None:
-    from dpcrowd.sim.data.counts import PUBLISHED, write_counts
+def _get_published(name: str, out: Path | None, source: Path | None, data_dir: Path | None, force: bool) -> None:
+    """Write a published series from a file of its publisher, else from the copy on this machine, else download it."""
+    from dpcrowd.sim.data.catalog import find_location
+    from dpcrowd.sim.data.cdc import WeeklyCounts
+    from dpcrowd.sim.data.counts import PUBLISHED, published, write_counts
     from dpcrowd.sim.data.download import convert, fetch
-    from dpcrowd.sim.data.places import ENVIRONMENT, cache_dir, search_path
+    from dpcrowd.sim.data.places import ENVIRONMENT, cache_dir, find_published, search_path
 
-    folder = cache_dir() if out is None else out
-    if folder.is_file() or folder.suffix.lower() == ".csv":
-        raise BadInput(
-            f"--out is '{folder}'; allowed for '{name}': a folder, into which {PUBLISHED[name][0]} is written."
-        )
-    path = folder / PUBLISHED[name][0]
-    _refuse_to_replace(path, force)
+    file = PUBLISHED[name][0]
+    path = cache_dir() / file if out is None else _place(name, out, file)
+    copy = None
     if source is None:
+        copy = find_published(name, file, data_dir) if data_dir is not None or find_location(name) else None
+    if copy is not None and out is None and not force:
+        click.echo(f"{name} is here already: {copy}. Give --out FILE to copy it, or --force to download it again.")
+        return
+    _refuse_to_replace(path, force)
+    if source is not None:
+        series = convert(name, source)
+    elif copy is not None and out is not None and copy.resolve() != path.resolve():
+        data_set = published(name, copy)
+        assert data_set.slot_labels is not None
+        series = WeeklyCounts(data_set.slot_labels, data_set.regions, data_set.counts)
+    else:
         click.echo(f"downloading {name} from the CDC ...", err=True)
-    series = fetch(name) if source is None else convert(name, source)
+        series = fetch(name)
     write_counts(path, series.counts, series.regions, series.weeks, label_name="week")
     click.echo(
         f"wrote {path}: {len(series.weeks)} slots x {len(series.regions)} regions; US government work, credit CDC"
     )
-    if folder.resolve() not in [place.resolve() for place in search_path()]:
-        click.echo(f"for dpcrowd to find it there, set {ENVIRONMENT} to {folder.resolve()}")
+    folder = path.parent.resolve()
+    if path.name == file and folder not in [place.resolve() for place in search_path()]:
+        click.echo(f"for dpcrowd to find it there, set {ENVIRONMENT} to {folder}")
+
+
+def _place(name: str, out: Path, file: str) -> Path:
+    """Return the file to write for --out, which is a CSV file or a folder; anything else is refused before all work."""
+    if out.suffix.lower() == ".csv" and not out.is_dir():
+        return out
+    if out.is_file() or (out.suffix and not out.is_dir()):
+        raise BadInput(
+            f"--out is '{out}'; allowed for '{name}': a file name that ends in .csv, or a folder, into which {file} is "
+            "written."
+        )
+    return out / file
 
 
 def _refuse_to_replace(path: Path, force: bool) -> None:

@@ -60,7 +60,11 @@ _VISIBLE = 5e-4
     help="Instead of --made-with: the process variance Q of the filters that made the releases; one number, or one per "
     "region, in the order of FILE.  [default: read from FILE, and refused if it does not show Q]",
 )
-@click.option("--span", metavar="FIRST:LAST", help="Fit on these slots only, such as 0:395 or 0:0.5.")
+@click.option(
+    "--span",
+    metavar="FIRST:LAST",
+    help="Fit on these slots only, such as 0:395 or 0:0.5; of --releases, by the numbers in column slot.",
+)
 @options.regions
 @click.option(
     "--slot-length",
@@ -69,6 +73,7 @@ _VISIBLE = 5e-4
 )
 @options.round_counts
 @options.gaps
+@options.header
 @options.data_dir
 @options.as_json
 @click.option(
@@ -90,11 +95,12 @@ def fit(
     from dpcrowd.sim.fit import fit as fit_counts
     from dpcrowd.sim.fit_releases import fit_releases
 
-    arguments = {key: value for key, value in settings.items() if value is not None and value is not False}
+    given = {key: value for key, value in settings.items() if value is not None}
+    arguments = {key: value for key, value in given.items() if value is not False or key == "header"}
     if regions is not None:
         arguments["regions"] = [name.strip() for name in regions.split(",")]
     if releases:
-        for name in ("span", "regions", "slot_length", "round_counts", "gaps", "data_dir"):
+        for name in ("regions", "slot_length", "round_counts", "gaps", "header", "data_dir"):
             if name in arguments:
                 raise BadInput(f"--{name.replace('_', '-')} is for counts, not for --releases; leave it out.")
         if process_var is not None:

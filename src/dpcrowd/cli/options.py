@@ -19,6 +19,7 @@ __all__ = [
     "epsilon",
     "form",
     "gaps",
+    "header",
     "live_slot",
     "model",
     "numbers",
@@ -152,6 +153,12 @@ gaps = click.option(
     metavar="error|zero",
     help="Slots that a file of counts leaves out, such as nights: refuse them, or count nobody in them.  [default: "
     "error]",
+)
+header = click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the first line of a CSV file has names of regions, or counts.  [default: names, unless it has "
+    "numbers alone that may be counts]",
 )
 data_dir = click.option(
     "--data-dir",

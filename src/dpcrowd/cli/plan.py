@@ -34,6 +34,7 @@ _DIGITS = tuple("0123456789.")
     help="Public data from which levels and Q are estimated: a name that `dpcrowd data` lists, or a file of counts.",
 )
 @options.gaps
+@options.header
 @options.model
 @options.epsilon
 @click.option("--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100]")
@@ -123,13 +124,14 @@ def plan(
     plot_file: Path | None,
     toml_file: Path | None,
     gaps: str | None,
+    header: bool | None,
     **settings: Any,
 ) -> None:
     """Predict what a network of relay servers will reach, before it exists.
 
     The variance of relay's filter follows from public facts: schedule, shares, graph, ε and Q. No data are needed.
-    Errors are expected relative errors, E |estimate − truth|/truth; the total error is the sum of all errors by the
-    sum of all people; intervals are 95% intervals.
+    Errors are expected relative errors, E |estimate − truth|/max(truth, 1), and in people where less than one person is
+    expected; the total error is the sum of all errors by the sum of all people; intervals are 95% intervals.
     """
     from dpcrowd.cli.console import progress_bar
     from dpcrowd.sim.export import check_toml_path
@@ -140,8 +142,9 @@ def plan(
 
     if settings["slot"] is not None:
         options.live_slot(settings["slot"])
-    if gaps is not None and settings["data"] is None:
-        raise BadInput("--gaps is for a file of counts; give it with --data FILE, or leave it out.")
+    loading = {name: value for name, value in (("gaps", gaps), ("header", header)) if value is not None}
+    if loading and settings["data"] is None:
+        raise BadInput(f"--{next(iter(loading))} is for a file of counts; give it with --data FILE, or leave it out.")
     if plot_file is not None:
         check_plot_path(plot_file)
     if toml_file is not None:
@@ -160,7 +163,7 @@ def plan(
             goal=goal,
             solve_for="epsilon" if goal is not None and solve_for is None else solve_for,  # type: ignore[arg-type]
             epsilons=None if epsilons is None else options.numbers("--epsilons", epsilons),
-            loading=None if gaps is None else {"gaps": gaps},
+            loading=loading,
             **settings,
         )
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
@@ -236,14 +239,23 @@ def _print_plan(result: Any) -> None:
             "level": [_people(region.level) for region in regions],
             "95% interval": [f"{_people(region.low)} to {_people(region.high)}" for region in regions],
             "std. deviation": [_people(region.deviation) for region in regions],
-            "expected error": [_percent(region.error) for region in regions],
+            "expected error": [_error(region) for region in regions],
             "": ["" if region.visible else "cannot be told from 0" for region in regions],
         },
     )
     say(
         f"all regions: a total error of {_percent(result.total_error)} (sum of the errors / sum of the people), and "
-        f"{_percent(result.error)} on average per region; `dpcrowd simulate` calls these total error and ARE"
+        f"{_percent(result.error)} on average per region (|error| / max(people, 1)); `dpcrowd simulate` calls these "
+        "total error and ARE"
     )
+    if result.model_error is not None:
+        say(f"the model alone, without any record: a total error of {_percent(result.model_error)}")
+    small = sum(region.level < 1.0 for region in regions)
+    if small:
+        say(
+            f"{small} region{'s' if small > 1 else ''} with less than one expected person per slot: the error is in "
+            "people, since a part of max(people, 1) would look small."
+        )
     _print_traffic(result, say)
     for title, rows in (("other budgets", result.by_epsilon), ("other reaches", result.by_reach)):
         say(f"\n{title}:")
@@ -309,6 +321,11 @@ def _size(value: float) -> str:
         if value >= unit:
             return f"{value / unit:.3g} {name}"
     return f"{value:.0f} bytes"
+
+
+def _error(region: Any) -> str:
+    """Return the expected error of a region, in people where less than one is expected: 2% of nobody says nothing."""
+    return f"{_people(region.mae)} people" if region.level < 1.0 else _percent(region.error)
 
 
 def _people(value: float) -> str:

@@ -188,6 +188,7 @@ def _is_negative(word: str) -> bool:
 @options.slot_length
 @options.round_counts
 @options.gaps
+@options.header
 @options.data_dir
 @click.option("--jobs", type=int, help="Number of processes.  [default: as many as save time]")
 @options.backend
@@ -365,7 +366,8 @@ def _size_columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
         first = classes[0]
         if any(entry["share"] for entry in classes):
             span = f"{first['least']}-{first['most']}" if first["most"] is not None else f">{first['least'] - 1}"
-            heading = f"{span} ({first['share'] or 0:.0%})"
+            share = f"{first['share'] or 0:.0%}"
+            heading = f"{span} ({'<1%' if share == '0%' else share})"
             columns[heading] = [_number(entry["mae"]) for entry in classes]
     return columns
 

@@ -85,6 +85,7 @@ __all__ = ["tune"]
 @options.slot_length
 @options.round_counts
 @options.gaps
+@options.header
 @options.data_dir
 @click.option(
     "--jobs", type=int, help="Number of processes; it does not change the result.  [default: as many as save time]"

@@ -240,13 +240,17 @@ def _reason(
     by_kind: dict[VarianceKind, float],
     noisy: bool,
 ) -> str:
-    """Return which candidate was chosen, and what the others reached."""
+    """Return which candidate was chosen, and what the others reached.
+
+    Candidates are compared with fixed variance, and then kinds of variance of the best one, so both are listed apart.
+    """
     others = sorted((score, candidate.text) for candidate, score in scores.items() if candidate != best)
-    score = f"log score {by_kind[kind]:.4g}" if noisy else f"CRPS {by_kind[kind]:.4g} per slot"
-    text = f"{best.text}, {kind} variance: {score} on held-out blocks"
+    text = f"{best.text}, {kind} variance: {'log score' if noisy else 'CRPS per slot'} on held-out blocks"
     if others:
-        text += "; " + ", ".join(f"{name} {score:.4g}" for score, name in others[:4])
-    return f"{text}; " + ", ".join(f"{one} variance {score:.4g}" for one, score in by_kind.items() if one != kind)
+        listed = [f"{best.text} {scores[best]:.4g}", *(f"{name} {score:.4g}" for score, name in others[:4])]
+        text += f", all with fixed variance: {'; '.join(listed)}; then of {best.text},"
+    kinds = sorted(by_kind, key=lambda one: one != kind)
+    return f"{text} by kind of variance: {', '.join(f'{one} {by_kind[one]:.4g}' for one in kinds)}"
 
 
 def _held_out(series: ProfileSeries, rows: int, candidate: Candidate, earlier: EarlierModel | None) -> list[_Block]:

@@ -53,7 +53,7 @@ def adopt_crowd_settings(
         else:
             notes.append(f"{name} {value} of '{file.path}' is not used here: {_NEEDS[name]}.")
     if taken:
-        notes.insert(0, f"Also taken from '{file.path}': {', '.join(taken)}.")
+        notes.insert(0, f"also taken from '{file.path}': {', '.join(taken)}.")
     return merged, notes
 
 
@@ -72,14 +72,14 @@ def adopt_model(
             return None, []
         names = [name for name, value in instead.items() if value is not None]
         if names:
-            return None, [f"The {other.model_name} is not used, because of the given {' and '.join(names)}."]
-        return other.read_model(), [f"The process model is that of '{other.path}'; model={NO_MODEL} leaves it out."]
+            return None, [f"the {other.model_name} is not used, because of the given {' and '.join(names)}."]
+        return other.read_model(), [f"the process model is that of '{other.path}'; model={NO_MODEL} leaves it out."]
     if not isinstance(model, Model) and os.fspath(model) == NO_MODEL:
-        return None, [] if other is None else [f"The {other.model_name} is not used: model={NO_MODEL}."]
+        return None, [] if other is None else [f"the {other.model_name} is not used: model={NO_MODEL}."]
     fitted, name = (model, model.file) if isinstance(model, Model) else (read_model(model), os.fspath(model))
     if other is None or (not isinstance(model, Model) and _same_file(other.model_path, Path(model))):
         return fitted, []
-    return fitted, [f"The process model is '{name}', which was given, instead of the {other.model_name}."]
+    return fitted, [f"the process model is '{name}', which was given, instead of the {other.model_name}."]
 
 
 def differing_settings(file: NetworkFile, used: Mapping[str, Any]) -> list[str]:
@@ -100,7 +100,7 @@ def differing_settings(file: NetworkFile, used: Mapping[str, Any]) -> list[str]:
     if not here:
         return []
     return [
-        f"This simulation has {', '.join(here)}, but '{file.path}' has {', '.join(there)}. These are not taken from "
+        f"this simulation has {', '.join(here)}, but '{file.path}' has {', '.join(there)}. These are not taken from "
         "the file: give them, to simulate the network as it is."
     ]
 

@@ -31,6 +31,7 @@ class Entrant:
 
     samples        per window or horizon, where the scheme leaves that open (`dpcrowd.sim.planning`)
     reach_planned  whether the reach of relay was chosen there, too
+    hops_assumed   whether the hops per slot of relay are the default of the simulator, since nobody gave a number
     model, tuning  its own parameters, from a file that was tuned for this scheme; None: those of the simulation
     """
 
@@ -39,6 +40,7 @@ class Entrant:
     guarantee: Guarantee | None
     samples: int | None = None
     reach_planned: bool = False
+    hops_assumed: bool = False
     model: ProcessModel | None = None
     tuning: Tuning | None = None
 

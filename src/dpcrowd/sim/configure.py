@@ -47,10 +47,10 @@ _MOST_SERVERS = 10_000_000
 _DENSITY = 0.1
 _TURNOVER = 0.05
 _OBSERVED_AS_PEOPLE = (
-    "Each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
+    "each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
     "observation=paper gives the one before."
 )
-_SHARES_OF_FILE = "Shares are those of '{file}'; shares=uniform draws them."
+_SHARES_OF_FILE = "shares are those of '{file}'; shares=uniform draws them."
 
 Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
 SharesLike = str | os.PathLike[str] | Sequence[float] | Sequence[Sequence[float]] | Shares
@@ -102,6 +102,7 @@ def configure(
     slot_length: str | float | None = None,
     round_counts: bool = False,
     gaps: str | None = None,
+    header: bool | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     model: Model | str | os.PathLike[str] | None = None,
     learn: bool | None = None,
@@ -137,6 +138,7 @@ def configure(
     beta              consensus step size; default: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
     gaps              slots that a file of counts leaves out: "error" refuses it, "zero" counts nobody in them
+    header            whether the first line of a CSV file has names of regions; default: unless it looks like counts
     nonnegative       also score the non-negative view of the estimates (`filters.nonnegative`)
     median            also score the median view of the estimates (`filters.median`)
     burn_in           slots at the beginning that are not scored; default: 20, or a tenth of all if there are no more
@@ -162,6 +164,7 @@ def configure(
         "slot_length": slot_length,
         "round_counts": round_counts or None,
         "gaps": gaps,
+        "header": header,
         "data_dir": data_dir,
         "regions": regions,
     }
@@ -233,8 +236,9 @@ def configure(
                 correlation=correlation,
                 beside=[other.kinds for _, other in instances],
             ),
+            hops_assumed=relay_options["hops_per_slot"] is None and given == Relay.name,
         )
-        for label, scheme in instances
+        for (label, scheme), (_, given) in zip(instances, labelled, strict=True)
     )
     if tuned is not None:
         data, entrants = tuned.give(data, entrants, _burn_in(burn_in, data), fitted)
@@ -480,6 +484,8 @@ def _load_data(data: Data, options: dict[str, Any]) -> DataSet:
     if isinstance(data, np.ndarray | list):
         if "gaps" in options:
             raise BadInput("gaps is for files of counts, whose labels tell which slots are missing; leave it out.")
+        if "header" in options:
+            raise BadInput("header is for files of counts; name the columns of an array with regions.")
         return counts_from_array(data, **options)
     if not isinstance(data, DataSet):
         return load(data, **options)

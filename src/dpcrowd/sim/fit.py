@@ -119,7 +119,7 @@ def _load(
     """Return the data, and the slot length in microseconds that the user states of counts without times."""
     if slot_length is None:
         return data if isinstance(data, DataSet) else load(data, **loading), None
-    if not isinstance(data, DataSet) and not is_count_file(data):
+    if not isinstance(data, DataSet) and not is_count_file(data, loading.get("header")):
         return load(data, slot_length=slot_length, **loading), None
     series = data if isinstance(data, DataSet) else load(data, **loading)
     times = slot_times(series.slot_labels)

@@ -29,6 +29,7 @@ from dpcrowd.models.model import Model
 from dpcrowd.models.releases import check_growth, measurements, walk_of
 from dpcrowd.models.season import SlotTimes, check_seen_twice
 from dpcrowd.schemes.base import Z95
+from dpcrowd.sim.data.span import Span, read_span
 from dpcrowd.sim.data.tables import Table, is_number, read_table
 from dpcrowd.sim.earlier import as_start, correlation_note, earlier_model, is_network, reads_groups, season_notes
 from dpcrowd.sim.export import check_toml_path
@@ -82,6 +83,7 @@ def fit_releases(
     made_with: Model | str | os.PathLike[str] | None = None,
     process_var: float | Sequence[float] | None = None,
     out: str | os.PathLike[str] | None = None,
+    span: Span | None = None,
 ) -> Model:
     """Fit a process model on a table of releases.
 
@@ -94,12 +96,14 @@ def fit_releases(
     process_var  instead of it, Q of a random walk: a number, or one per region, in the order of the table. Without
                  either, Q is taken from the table, and refused if the table does not show it
     out          the file, whose name ends in .toml
+    span         fit on these slots only: "70:395", by their numbers in the table, or fractions of it, "0:0.5"
     """
     if out is not None:
         check_toml_path(Path(out), "a model")
     table = read_table(Path(file))
     source = checked_source(source)
     releases = _pivot(table)
+    releases = releases if span is None else _cut(releases, span, table.file)
     slots, times = releases.slots, releases.times
     if len(slots) < 3:
         raise BadInput(f"{table.file} has releases of {len(slots)} slots; a model needs at least 3.")
@@ -319,6 +323,28 @@ def _pivot(table: Table) -> _Releases:
         times = _times(table, numbers, names["start"])
     remarks = _remarks(rows, np.isfinite(variance))
     return _Releases(slots, regions, mean, variance, times, remarks, measured if found.any() else None)
+
+
+def _cut(releases: _Releases, span: Span, file: str) -> _Releases:
+    """Return the releases of a span: of slots by their numbers, or of fractions of the table."""
+    text = span if isinstance(span, str) else ":".join(str(part) for part in span)
+    first, slots = int(releases.slots[0]), len(releases.slots)
+    if "." in text:
+        begin, end = read_span(text, slots)
+    else:
+        begin, end = (max(number - first, 0) for number in read_span(text, first + slots))
+    if begin >= end:
+        raise BadInput(f"span '{text}' contains none of the slots of {file}, {first} to {first + slots - 1}.")
+    part = slice(begin, end)
+    times, measured = releases.times, releases.measured
+    return replace(
+        releases,
+        slots=releases.slots[part],
+        mean=releases.mean[part],
+        variance=releases.variance[part],
+        times=None if times is None else replace(times, start=times.start + begin * times.length),
+        measured=None if measured is None else (measured[0][part], measured[1][part]),
+    )
 
 
 def _remarks(rows: Ints, known: Bools) -> tuple[str, ...]:

@@ -26,7 +26,10 @@ __all__ = ["LEAST_COVERAGE", "attribution", "notes", "observation_note", "overla
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
 LEAST_COVERAGE = 0.9
 """Coverage of 95% intervals below which a result says that they are too narrow."""
+_MOST_COVERAGE = 0.995  # above which it says that they are too wide
+_FEWEST_INTERVALS = 1000  # to say so: among fewer, all may contain the truth by chance
 _EVERY_SLOT = 0.99  # samples per slot
+_SHOWN = 5  # names of regions
 _ROUNDING = 1e-12  # smaller errors are those of floating-point numbers
 _NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
 _REPORTS: dict[tuple[type[Scheme], str], tuple[Scheme, Report]] = {}
@@ -162,7 +165,8 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return the remarks to print with the result."""
     remarks = _different_promises(config)
     if config.data.name not in NAMES:  # a user's own: a label column that was taken for a region shows here
-        names = ", ".join(config.data.regions[:5]) + (", ..." if len(config.data.regions) > 5 else "")
+        more = len(config.data.regions) - _SHOWN
+        names = ", ".join(config.data.regions[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
         regions = _count(len(config.data.regions), "region")
         remarks.append(f"the data have {config.data.slots} slots of {regions}: {names}.")
     remarks += overlap_notes(config)
@@ -185,9 +189,11 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         *remarks,
         *_shares_by_region(config),
         *_planned(config),
+        *_slow_records(config),
         *_uncalibrated(config),
         *_narrow(config, records),
         *_mostly_empty(config, records),
+        *_wide(config, records),
         *_incomplete(records),
         *_exhausted(config, records),
     ]
@@ -286,6 +292,21 @@ def _planned(config: SimulationConfig) -> list[str]:
     return remarks
 
 
+def _slow_records(config: SimulationConfig) -> list[str]:
+    """Return a remark if records of relay take several slots only because nobody said how fast they are."""
+    slow = [
+        entrant.label
+        for entrant in config.entrants
+        if entrant.hops_assumed and isinstance(entrant.scheme, Relay) and entrant.scheme.max_hops != 1
+    ]
+    if not slow:
+        return []
+    return [
+        f"{', '.join(slow)}: records go one hop per slot, which is the simulator's default. Live servers forward them "
+        'at once: --hops-per-slot all (hops_per_slot="all" in Python).'
+    ]
+
+
 def _count(number: int, noun: str) -> str:
     """Return a number with its noun, such as "1 sample" or "2 samples"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
@@ -353,6 +374,21 @@ def _mostly_empty(config: SimulationConfig, records: Sequence[RunRecords]) -> li
         f"a guess of 0 everywhere, whose total error is 1, would be closer than {', '.join(worse)}: estimates are "
         f"expected counts, and most counts here ({max(empty):.0%}) are 0. For each count {view} the number that is "
         "closest most often."
+    ]
+
+
+def _wide(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    """Return a remark if intervals of some schemes contain the truth clearly more often than they say."""
+    cells = (config.data.slots - config.burn_in) * config.servers * len(config.data.regions)
+    if config.runs * cells < _FEWEST_INTERVALS:
+        return []
+    coverages = {record.label: mean_with_interval(record.coverage95).mean for record in records}
+    wide = [label for label, coverage in coverages.items() if coverage is not None and coverage > _MOST_COVERAGE]
+    if not wide:
+        return []
+    return [
+        f"more than {_MOST_COVERAGE:.1%} of the 95% intervals of {', '.join(wide)} contain the truth: they are wider "
+        "than they need to be, and the estimates are better than they say."
     ]
 
 

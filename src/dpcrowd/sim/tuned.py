@@ -173,8 +173,8 @@ class Tuned:
         own_moves = self.model.transition.ndim == 2 or bool((self.model.transition != 1.0).any())
         names = ["A", "Q", *self.tuning] if own_moves else ["Q", *self.tuning]
         if data.model.course is not None:  # a process model takes their place
-            names = list(self.tuning) or ["No parameters"]
-        verb = "is" if len(names) == 1 and names != ["No parameters"] else "are"
+            names = list(self.tuning) or ["no parameters"]
+        verb = "is" if len(names) == 1 and names != ["no parameters"] else "are"
         origin = (
             f"{', '.join(names)} {whose} {verb} from {self.file}, tuned for {self.scheme} by {self.method} at "
             f"epsilon {self.epsilon:g}"

@@ -114,12 +114,13 @@ def test_refusals() -> None:
     assert "1 or more" in refusal("linear", "--out", "x.csv", "--slots", "0")
     assert "synthetic" in refusal("linear", "--out", "x.csv", "--from", "y.csv")
     assert "but 'flights' is not the CDC's" in refusal("flights", "--out", "x.csv", "--from", "y.csv")
-    assert "give the folder to write to as --out" in refusal("flu", "--data-dir", ".")
+    assert "'flu' needs flu.csv, which is not in: ." in refusal("flu", "--data-dir", ".")
+    assert "leave one of them out" in refusal("flu", "--data-dir", ".", "--from", "x.csv")
     assert "'flu' has weeks" in refusal("flu", "--slot-length", "1d")
     assert "--out gowalla.csv" in refusal("gowalla")
     assert "--slots is for synthetic data sets" in refusal("flu", "--slots", "3")
-    assert "allowed for 'flu': a folder" in refusal("flu", "--out", "flu.csv")
     Path("file").write_text("")
+    assert "a file name that ends in .csv, or a folder" in refusal("flu", "--out", "file")
     assert "cannot write" in refusal("linear", "--out", "file/x.csv")
 
 
@@ -132,10 +133,41 @@ def test_download_into_the_cache_is_found_again(monkeypatch: pytest.MonkeyPatch)
     assert "2 slots x 1 region" in result.output
     assert "DPCROWD_DATA" not in result.output
     assert load("flu").truth(np.random.default_rng(0)).tolist() == [[5], [7]]
-    assert "exists already" in refusal("flu")
+    Path("own.csv").write_text("")
+    assert "exists already" in refusal("flu", "--out", "own.csv")
     elsewhere = run("flu", "--out", "elsewhere")
     assert "set DPCROWD_DATA to" in elsewhere.output
     assert load("flu", data_dir="elsewhere").slots == 2
+
+
+def test_a_copy_on_this_machine_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set that the list had found was downloaded again, which fails without a network."""
+
+    def download(name: str) -> WeeklyCounts:
+        raise AssertionError(f"{name} is there already")
+
+    monkeypatch.setattr("dpcrowd.sim.data.download.fetch", download)
+    Path("data").mkdir()
+    Path("data/flu.csv").write_text("week,count\n2002-10-05,5\n2002-10-12,7\n")
+    listed = run("flu")
+    assert listed.exit_code == 0, listed.output
+    assert f"flu is here already: {Path('data/flu.csv')}." in listed.output
+    for arguments in (["--out", "copy.csv"], ["--out", "copy.csv", "--force"], ["--out", "folder"]):
+        result = run("flu", *arguments)
+        assert result.exit_code == 0, result.output
+        assert "downloading" not in result.output
+    assert Path("copy.csv").read_text() == Path("folder/flu.csv").read_text() == Path("data/flu.csv").read_text()
+    assert "set DPCROWD_DATA to" not in run("flu", "--out", "other.csv").output, "nobody looks for another name"
+    assert run("flu", "--data-dir", "folder", "--out", "again.csv").exit_code == 0
+    result = run("flu", "--force")
+    assert isinstance(result.exception, AssertionError), "--force downloads it again"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minutes of downloading were lost to the ending of a name."""
+    monkeypatch.setattr("dpcrowd.sim.data.download.fetch", lambda name: pytest.fail(f"{name} is downloaded"))
+    message = refusal("flu", "--out", "fl.txt")
+    assert "--out is 'fl.txt'; allowed for 'flu': a file name that ends in .csv, or a folder" in message
 
 
 def test_a_failed_download_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,22 @@ def test_the_tables_say_what_to_choose(capsys: pytest.CaptureFixture[str], tmp_p
     assert tomllib.loads(toml.read_text(encoding="utf-8"))["network"]["slot"] == "15m"
 
 
+def test_regions_of_nearly_nobody_do_not_look_accurate(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error is divided by one person at least, so that the emptiest region seemed to be the most accurate of all."""
+    words = ["plan", "--level", "hall=5000,yard=0.02", "--process-var", "400,0.01", "--servers", "4", "--window", "12"]
+    assert main([*words, "--epsilons", "1", "--json"]) == 0
+    region = json.loads(capsys.readouterr().out)["regions"][1]
+    assert main([*words, "--epsilons", "1"]) == 0
+    out = capsys.readouterr().out
+    (line,) = (line for line in out.splitlines() if line.startswith("yard"))
+    assert f"{region['mae']:.3g} people" in line
+    assert "%" not in line
+    assert "1 region with less than one expected person per slot: the error is in people" in out
+    assert "|error| / max(people, 1)" in out
+    assert main([*CALM, "--seed", "0"]) == 0
+    assert "less than one expected person" not in capsys.readouterr().out
+
+
 def test_files_are_written_before_the_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`dpcrowd plan … --toml FILE | head` ended with the pipe, and there was no file."""
 

@@ -14,7 +14,7 @@ import pytest
 
 import dpcrowd
 from dpcrowd.cli.main import main
-from dpcrowd.cli.simulate import _number
+from dpcrowd.cli.simulate import _number, _size_columns
 from sim_support import NAMES, TINY, WINDOW, tiny_words, write_checkins
 
 KEYS = {
@@ -255,6 +255,15 @@ def test_errors_by_size_and_the_exhausted_budget_are_shown(tmp_path: Path, capsy
     assert f"{at} ({rows[0]['exhausted_servers']:.0%})" in lines[1]
     assert any(line.startswith(f"note: fast: budget exhausted at slot {at} of 60 (median of ") for line in lines)
     assert rows[1]["exhausted_at"] is None, "it has paid for every slot"
+
+
+def test_a_class_of_few_cells_is_not_called_empty() -> None:
+    """An error of "0%" of the cells looks like one that cannot be."""
+    classes = [
+        {"least": 0, "most": 5, "share": 0.004, "mae": 3.0},
+        {"least": 6, "most": None, "share": 0.996, "mae": 1.0},
+    ]
+    assert list(_size_columns([{"by_size": classes}])) == ["0-5 (<1%)", ">5 (100%)"]
 
 
 @pytest.mark.slow

@@ -88,6 +88,24 @@ def test_a_crowd_that_grows_keeps_its_season() -> None:
     assert "half-life" in fitted.reason
 
 
+@pytest.mark.slow
+def test_the_reason_compares_like_with_like() -> None:
+    """The score of the chosen kind of variance stood beside those of others with fixed variance, which looked worse."""
+    rng = np.random.default_rng(5)
+    expected = 200.0 * (1.05 + np.sin(2 * np.pi * np.arange(24 * 28) / 24))
+    counts = rng.poisson(expected * np.maximum(1.0 + ar(rng, len(expected), 0.9, 0.3), 0.0))[:, None].astype(float)
+    fitted = fit_series(counts, None, HOURLY, "day")
+    assert fitted.estimate.kind == "relative"
+    head, _, tail = fitted.reason.partition("; then of season day")
+    assert head.startswith("season day, relative variance: CRPS per slot on held-out blocks, all with fixed variance: ")
+    chosen, kinds = head.split(": ")[2].split("; ")[0], tail.split(": ")[1].split(", ")
+    assert chosen.startswith("season day ")
+    fixed = next(kind for kind in kinds if kind.startswith("fixed "))
+    assert chosen.split()[-1] == fixed.split()[-1], "compared with others as they are"
+    assert kinds[0].startswith("relative "), "the chosen kind comes first"
+    assert float(kinds[0].split()[1]) < float(fixed.split()[1])
+
+
 def test_regions_where_nobody_was_seen() -> None:
     """A level and a variance of 0 would never believe any record again."""
     counts = np.zeros((120, 3))

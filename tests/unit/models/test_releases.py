@@ -212,6 +212,32 @@ def test_measurements_in_every_other_slot_are_enough(tmp_path: Path) -> None:
     assert settled / (1 - region.transition**2) == pytest.approx(V, rel=0.6)
 
 
+def test_a_span_of_a_table_is_fitted_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a span, no slots of a table could be kept for scoring; a span has to be what a shorter table is."""
+    path = write(tmp_path / "all.csv", *staggered())  # slots 70 to 269
+    lines = path.read_text(encoding="utf-8").splitlines()
+    (tmp_path / "part").mkdir()
+    part = tmp_path / "part" / "all.csv"
+    part.write_text("\n".join([lines[0], *lines[31:131]]) + "\n", encoding="utf-8")
+    expected = fit_releases(part, process_var=400.0, season="day")
+    assert (expected.first, expected.slots) == (100, 100)
+    for span in ("100:200", (100, 200), "0.15:0.65"):
+        fitted = fit_releases(path, process_var=400.0, season="day", span=span)
+        assert [astuple(region) for region in fitted.regions] == [astuple(region) for region in expected.regions]
+        assert (fitted.digest, fitted.begins, fitted.first) == (expected.digest, expected.begins, expected.first)
+        assert astuple(fitted.scores) == astuple(expected.scores)
+    assert fit_releases(path, process_var=400.0, span="200:").slots == 70
+    measured = measured_table(tmp_path / "m.csv", np.full((120, 2), 50), 100.0)
+    assert fit_releases(measured, span=":60").slots == 60
+    words = ["fit", str(path), "--releases", "--source", "ours", "--process-var", "400", "--span"]
+    assert main([*words, "100:200"]) == 0
+    assert "fitted on slots 100 to 199" in capsys.readouterr().out
+    assert main([*words, "0:70"]) == 2
+    assert "span '0:70' contains none of the slots of all.csv, 70 to 269" in capsys.readouterr().err
+    assert main([*words, "100:300"]) == 2
+    assert "span '100:300' ends at slot 300" in capsys.readouterr().err
+
+
 def measured_table(path: Path, counts: Any, noise: float, estimate: Any = None, hidden: tuple[int, ...] = ()) -> Path:
     """A table with measurements of this noise in every other slot; regions in `hidden` have estimates only."""
     rng = np.random.default_rng(5)

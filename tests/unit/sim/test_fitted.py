@@ -14,6 +14,7 @@ import dpcrowd
 from dpcrowd.cli.fit import _notes, _persistence
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
+from dpcrowd.models.file import write_model
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data.counts import counts_from_array, counts_from_table, write_counts
 from dpcrowd.sim.data.span import cut
@@ -192,6 +193,29 @@ def test_a_plan_with_a_model(series: Path, model: dpcrowd.Model) -> None:
     assert any("A model is public" in remark for remark in known.remarks)
     with pytest.raises(BadInput, match="leave level, process_var and data out"):
         dpcrowd.plan(model=model, data=str(series), **network)
+
+
+@pytest.mark.slow
+def test_a_plan_says_what_records_gain_over_the_model(
+    model: dpcrowd.Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever pays for records that tell nothing new would never learn it from the error with them."""
+    network = {"servers": 4, "graph": "ring", "window": 20, "shares": "partition", "advice": False, "epsilons": [1.0]}
+    weak, strong = (dpcrowd.plan(model=model, epsilon=epsilon, **network) for epsilon in (1e-4, 10.0))
+    assert weak.model_error is not None
+    assert weak.total_error == pytest.approx(weak.model_error, rel=0.02)
+    assert strong.model_error == weak.model_error, "the model does not depend on the budget"
+    assert strong.total_error < 0.9 * weak.model_error
+    (remark,) = (remark for remark in weak.remarks if "hardly gain anything over the model alone" in remark)
+    assert f"instead of {100 * weak.model_error:.3g}%" in remark
+    assert not any("hardly gain" in remark for remark in strong.remarks)
+    plain = dpcrowd.plan(500, process_var=9, **network)
+    assert plain.model_error is None
+    assert plain.summary()["model_error"] is None
+    write_model(model, tmp_path / "model.toml")
+    words = ["plan", "--model", str(tmp_path / "model.toml"), "--servers", "4", "--graph", "ring", "--window", "20"]
+    assert main([*words, "--epsilons", "1"]) == 0
+    assert "the model alone, without any record: a total error of " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,10 @@ def test_a_simulation_takes_the_shares_of_a_network(tmp_path: Path) -> None:
     config = configure("relay", graph=file, slots=30)
     assert np.allclose(config.shares, 1 / 3)
     assert config.observation == "binomial"
-    assert any(f"Shares are those of '{file}'" in note for note in config.data.notes)
+    assert any(f"shares are those of '{file}'" in note for note in config.data.notes)
     drawn = configure("relay", graph=file, slots=30, shares="uniform")
     assert drawn.shares == "uniform"
-    assert not any("Shares are those" in note for note in drawn.data.notes)
+    assert not any("shares are those" in note for note in drawn.data.notes)
 
 
 def test_a_simulation_takes_what_the_file_says_of_users_regions_and_shares(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_simulation_takes_what_the_file_says_of_users_regions_and_shares(tmp_p
     config = configure("relay,uniform", counts, graph=file, window=10, samples=2, groups="off")
     assert (config.turnover, config.share_width) == (0.02, 0.1)
     assert config.entrants[0].scheme.groups == "off", "what was given counts"  # type: ignore[attr-defined]
-    assert f"Also taken from '{file}': turnover 0.02, share_width 0.1." in config.data.notes
+    assert f"also taken from '{file}': turnover 0.02, share_width 0.1." in config.data.notes
     alone = configure("uniform", counts, graph=file, window=10, users="roaming")
     assert (alone.turnover, alone.share_width) == (1.0, 0.0)
     unused = [note for note in alone.data.notes if "is not used here" in note]
@@ -158,13 +158,13 @@ def test_a_simulation_says_what_the_file_states_otherwise(tmp_path: Path) -> Non
     """Another epsilon, window or number of samples than the network's was simulated without a word."""
     file = _sample(tmp_path, samples=10, reach="all", lag=16, users="pinned")
     counts = np.full((60, 2), 500)
-    (note,) = [note for note in configure("relay", counts, graph=file).data.notes if "This simulation has" in note]
+    (note,) = [note for note in configure("relay", counts, graph=file).data.notes if "this simulation has" in note]
     assert "horizon 60, epsilon 1, process_var of the data, samples" in note
     assert f"but '{file}' has window 24, epsilon 0.5, process_var 400,25, samples 10" in note
     assert "hops_per_slot 1" in note
     same: dict[str, Any] = {"epsilon": 0.5, "window": 24, "samples": 10, "reach": "all", "hops_per_slot": "all"}
     agreed = configure("relay", counts, graph=file, process_var=np.array([400.0, 25.0]), **same)
-    assert not any("This simulation has" in note for note in agreed.data.notes)
+    assert not any("this simulation has" in note for note in agreed.data.notes)
 
 
 @pytest.mark.slow

@@ -168,3 +168,29 @@ def test_reach_all_in_a_huge_network_is_refused() -> None:
         dpcrowd.Relay(samples=1).start(
             dpcrowd.Setting(8193, dpcrowd.ProcessModel.of(1.0, [1.0]), dpcrowd.Guarantee.window(5, 1.0))
         )
+
+
+@pytest.mark.slow
+def test_a_result_says_that_records_are_slower_than_live_ones() -> None:
+    """The default of the simulator is the slowest network there is; who did not choose it would think it live."""
+
+    def said(schemes: Any, **options: Any) -> list[str]:
+        notes = simulate(schemes, **{**WINDOWED, "density": 0.5}, samples=4, **options).notes
+        return [note for note in notes if "Live servers forward them at once" in note]
+
+    (note,) = said("relay,uniform", reach="all")
+    assert note.startswith("relay: records go one hop per slot")
+    assert "--hops-per-slot all" in note
+    for options in ({"hops_per_slot": 1}, {"hops_per_slot": "all"}):
+        assert not said("relay", reach="all", **options), "whoever gives a number knows it"
+    assert not said("relay", reach=1), "one hop is all of them"
+
+
+@pytest.mark.slow
+def test_a_result_names_schemes_with_intervals_that_are_too_wide() -> None:
+    """A coverage of 1 looks like perfection, but says that intervals are useless."""
+    settings = {**WINDOWED, "runs": 8}
+    result = simulate("relay,uniform", process_var=1e12, **settings)
+    (note,) = (note for note in result.notes if "wider than they need to be" in note)
+    assert note.startswith("more than 99.5% of the 95% intervals of relay, uniform contain the truth")
+    assert not any("wider than" in note for note in simulate("uniform", **settings).notes)

@@ -40,7 +40,7 @@ from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import Data, configure
 from dpcrowd.sim.data import NAMES, CheckIns, DataSet
 from dpcrowd.sim.data.seeds import Purpose, generator
-from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
+from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, notes_beside_variance, read_span
 from dpcrowd.sim.export import check_toml_path
 from dpcrowd.sim.fitted import apply_model, in_sample_note, model_note, timing_notes
 from dpcrowd.sim.tuned import METHODS, Tuned, counts_digest
@@ -236,18 +236,19 @@ def _facts_of_model(config: SimulationConfig) -> dict[str, Any]:
 
 
 def _notes(config: SimulationConfig) -> tuple[str, ...]:
-    """Return remarks on few slots, and on the process model, as `dpcrowd simulate` has them."""
+    """Return remarks on few slots, on the process model and on a user's own data, as `dpcrowd simulate` has them."""
     notes: tuple[str, ...] = ()
+    own = () if config.data.name in NAMES else notes_beside_variance(config.data)
     if config.data.slots < _FEW_SLOTS:
         notes = (
             f"these parameters were tuned on {config.data.slots} slots, which are too few to tell good parameters from "
             f"chance; {_FEW_SLOTS} or more are better.",
         )
     if config.fitted is None:
-        return notes
+        return (*notes, *own)
     in_sample = in_sample_note(config.fitted, config.in_sample)
     notes = (*notes, model_note(config.fitted), *timing_notes(config.fitted, config.data))
-    return notes if in_sample is None else (*notes, in_sample)
+    return (*notes, *(() if in_sample is None else (in_sample,)), *own)
 
 
 def _without_overrides(config: SimulationConfig) -> SimulationConfig:

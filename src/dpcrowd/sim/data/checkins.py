@@ -129,7 +129,7 @@ def checkins_from_table(
     truth = _count(slot[winners] * len(names) + region[winners], (used, len(names)))
     model, change_var, note = series_model(truth, process_var, f"{table.file} in slots of {slot_length}")
     notes = (
-        f"Check-ins in slots of {slot_length}: a user counts in one region per slot (the last check-in wins) and at "
+        f"check-ins in slots of {slot_length}: a user counts in one region per slot (the last check-in wins) and at "
         "one server, so the servers' counts sum to the truth and the shares to 1.",
         note,
     )

@@ -2,7 +2,7 @@
 
 A file may have a first column of time labels: it is time if its name says so (week, date, time, slot, ...), if none of
 its cells is a number, or if it only numbers the rows. A file without a header gets generated region
-names. A file with one row per slot and region is read by `long_counts`.
+names, and a note (`first_line`). A file with one row per slot and region is read by `long_counts`.
 
 A privacy claim rests on sensitivity 1, which holds for whole people only: a fraction, a hole or a negative number is
 refused here and never silently fixed. `round_counts` and `gaps` fix a file on request, and leave a note.
@@ -49,9 +49,9 @@ MULTI_FLU_TUNING = Tuning(theta=1.0, xi=0.6, sample_fraction=0.4, rescue_theta=3
 
 PUBLISHED = {"flu": ("flu.csv", FLU_TUNING), "multi-flu": ("multi_flu.csv", MULTI_FLU_TUNING)}
 NOTES = {
-    "flu": "Outpatient visits for influenza-like illness reported to CDC ILINet (credit: CDC). One person may appear "
+    "flu": "outpatient visits for influenza-like illness reported to CDC ILINet (credit: CDC). One person may appear "
     "in many weeks.",
-    "multi-flu": "Deaths with pneumonia or influenza per state, CDC/NCHS (credit: CDC). A person appears once in the "
+    "multi-flu": "deaths with pneumonia or influenza per state, CDC/NCHS (credit: CDC). A person appears once in the "
     "whole stream.",
 }
 
@@ -106,12 +106,13 @@ def counts_from_table(
         selection=regions,
         source=table.file,
     )
-    return replace(data, notes=(*data.notes, *filled, *reading_notes(labels, round_counts=round_counts)))
+    notes = (*table.notes, *filled, *reading_notes(labels, round_counts=round_counts))
+    return replace(data, notes=(*data.notes, *notes))
 
 
 def reading_notes(labels: Sequence[str] | None, *, round_counts: bool) -> tuple[str, ...]:
     """Return what a reader of results should know about how a file of counts was read."""
-    rounded = "Fractions in the file were rounded to whole people, half to even." if round_counts else None
+    rounded = "fractions in the file were rounded to whole people, half to even." if round_counts else None
     return tuple(note for note in (rounded, unknown_times_note(labels)) if note is not None)
 
 

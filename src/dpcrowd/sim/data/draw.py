@@ -59,6 +59,7 @@ def load(
     gaps: str = "error",
     data_dir: str | os.PathLike[str] | None = None,
     regions: Sequence[str] | None = None,
+    header: bool | None = None,
 ) -> DataSet:
     """Return a data set by name (one that `dpcrowd data` lists, or a plug-in's) or from a CSV or Parquet file.
 
@@ -70,6 +71,8 @@ def load(
                   nobody in them
     data_dir      the folder that contains flu.csv, multi_flu.csv and gowalla_nyc_checkins.csv.gz
     regions       use only these regions, in this order
+    header        whether the first line of a CSV file has names; default: unless it has numbers alone, or a date and
+                  numbers, which are then read as counts, with a note, except where they hardly can be
 
     >>> data = load("multi-linear", slots=50, regions=["region-1", "region-3"])
     >>> data.slots, data.regions
@@ -77,8 +80,8 @@ def load(
     """
     name = os.fspath(name_or_path)
     fills = check_gaps(gaps) == "zero"
-    if fills and (name in PACKAGED or name == GOWALLA or name in PAPER_SETS):
-        raise BadInput(f"gaps={gaps} is for files of counts, but '{name}' is a data set without gaps; leave it out.")
+    if name in NAMES:
+        _refuse_options_of_files(name, gaps, header)
     if name in PACKAGED:
         return packaged(name, slots=slots, process_var=process_var, regions=regions, slot_length=slot_length)
     if name == GOWALLA:
@@ -93,12 +96,14 @@ def load(
     if not path.exists() and path.suffix.lower() not in FILE_ENDINGS and path.name == name:
         plugin = find_plugin("data set", name)
         if plugin is not None:
-            if slot_length is not None or round_counts or fills:
-                raise BadInput(f"a slot length, rounding or gaps were given, but '{name}' is not a file; leave it out.")
+            if slot_length is not None or round_counts or fills or header is not None:
+                raise BadInput(
+                    f"a slot length, rounding, gaps or a header were given, but '{name}' is not a file; leave it out."
+                )
             return plugin_data(plugin, slots=slots, process_var=process_var, regions=regions)
         error = unknown_name("data set", name, [*NAMES, *installed("data set")])
         raise BadInput(f"{error} The path of a CSV or Parquet file is allowed too.")
-    table = read_table(path)
+    table = read_table(path, header=header)
     if is_checkins(table):
         if fills:
             raise BadInput(f"gaps={gaps} is for files of counts; a slot without check-ins counts as 0. Leave it out.")
@@ -114,11 +119,19 @@ def load(
     )
 
 
-def is_count_file(name_or_path: str | os.PathLike[str]) -> bool:
-    """Whether this is the path of a file of counts, which are in slots already."""
+def _refuse_options_of_files(name: str, gaps: str, header: bool | None) -> None:
+    """Refuse what is said about a file, of a data set that has a name."""
+    if gaps == "zero":
+        raise BadInput(f"gaps={gaps} is for files of counts, but '{name}' is a data set without gaps; leave it out.")
+    if header is not None:
+        raise BadInput(f"a header is for files, but '{name}' is a data set; leave it out (--header, --no-header).")
+
+
+def is_count_file(name_or_path: str | os.PathLike[str], header: bool | None = None) -> bool:
+    """Whether this is the path of a file of counts, which are in slots already; `header` as of `load`."""
     name, path = os.fspath(name_or_path), Path(name_or_path)
     known = name in PACKAGED or name == GOWALLA or name in PAPER_SETS
-    return not known and path.is_file() and not is_checkins(read_table(path))
+    return not known and path.is_file() and not is_checkins(read_table(path, header=header))
 
 
 def draw_run(

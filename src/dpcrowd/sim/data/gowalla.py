@@ -25,7 +25,7 @@ REMEDY = (
     "8) into one of these folders"
 )
 NOTE = (
-    "Check-ins of Gowalla's users in Manhattan (SNAP; E. Cho, S. A. Myers, J. Leskovec, KDD 2011; for research). "
+    "check-ins of Gowalla's users in Manhattan (SNAP; E. Cho, S. A. Myers, J. Leskovec, KDD 2011; for research). "
     "Regions are the 64 cells of a grid."
 )
 

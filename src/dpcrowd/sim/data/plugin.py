@@ -60,7 +60,7 @@ def _checked(plugin: Plugin, value: Any) -> DataSet:
         raise plugin.broken(f"its truth must be int64 counts >= 0 of shape {shape}; given {truth.dtype}{truth.shape}")
     if data.model.regions != len(data.regions) or data.change_var.shape != (len(data.regions),):
         raise plugin.broken(f"its model and change_var must be of {len(data.regions)} regions")
-    source = f"The data set '{plugin.name}' comes from the package {plugin.package}."
+    source = f"the data set '{plugin.name}' comes from the package {plugin.package}."
     return replace(data, notes=(*data.notes, source))
 
 

@@ -23,7 +23,7 @@ __all__ = ["Span", "cut", "is_drawn_anew", "notes_beside_variance", "read_span"]
 
 Span = str | Sequence[float]
 
-FROM_THE_SPAN = "The process variance Q is taken from slots {first} to {last} of the series."
+FROM_THE_SPAN = "the process variance Q is taken from slots {first} to {last} of the series."
 _FORM = re.compile(r"\s*(\d+|\d*\.\d+|\d+\.)?\s*:\s*(\d+|\d*\.\d+|\d+\.)?\s*")
 
 

@@ -83,7 +83,7 @@ def multi_linear(slots: int | None = None) -> SyntheticData:
     process = ProcessModel.of(transition, np.square(MULTI_SPREAD * np.array(MULTI_START)))
     names = tuple(f"region-{k}" for k in range(1, d + 1))
     note = (
-        "People move between regions by a full matrix A: the matrix form of the filter knows it, the diagonal form "
+        "people move between regions by a full matrix A: the matrix form of the filter knows it, the diagonal form "
         "predicts that each region stays as it is (A = 1)."
     )
     return _build("multi-linear", names, MULTI_START, process, MULTI_TUNING, (note,), slots)
@@ -107,7 +107,7 @@ def select_regions(data: SyntheticData, selection: Sequence[str]) -> SyntheticDa
     model = ProcessModel.of(1.0, data.model.diagonal_var[columns])  # people who come from elsewhere included
     notes = data.notes
     if data.process.transition.ndim == 2:
-        notes = (*notes, "Only some regions are used: flows from the others are unknown, so the model takes A = 1.")
+        notes = (*notes, "only some regions are used: flows from the others are unknown, so the model takes A = 1.")
     return replace(
         data,
         regions=tuple(data.regions[k] for k in columns),

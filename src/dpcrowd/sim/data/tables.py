@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, MissingExtra
+from dpcrowd.sim.data.first_line import has_names, no_header_note
 
 __all__ = ["TIME_NAMES", "Cell", "Table", "is_number", "not_csv", "read_table", "read_text"]
 
@@ -27,13 +28,17 @@ TIME_NAMES = frozenset({"", "week", "date", "time", "slot", "timestamp", "dateti
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of equal length. `unit` is what a row is called in this kind of file; `numbers` are the rows' own."""
+    """Rows of equal length. `unit` is what a row is called in this kind of file; `numbers` are the rows' own.
+
+    notes  how the first line was read, where that can be doubted
+    """
 
     file: str
     header: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
     numbers: Sequence[int]
     unit: str
+    notes: tuple[str, ...] = ()
 
     def where(self, row: int, column: int | None = None) -> str:
         """Return 'flu.csv line 7', or \"flu.csv line 7, column 'count'\"."""
@@ -44,12 +49,17 @@ class Table:
         return [row[index] for row in self.rows]
 
 
-def read_table(path: Path, *, skip_blank: bool = False) -> Table:
+def read_table(path: Path, *, skip_blank: bool = False, header: bool | None = None) -> Table:
     """Read any supported file; every problem is one line that names the file.
 
     skip_blank  skip blank lines of a CSV, if the order of rows does not matter; in a series, one may be a missing slot
+    header      whether the first line of a CSV has names; None: it has, unless it looks like data (`first_line`)
     """
-    return _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, skip_blank=skip_blank)
+    if path.suffix.lower() in (".parquet", ".pq"):
+        if header is not None:
+            raise BadInput(f"{path.name} is a Parquet file, whose columns have names; leave header out (--header).")
+        return _parquet(path)
+    return _csv(path, skip_blank=skip_blank, header=header)
 
 
 def read_text(path: Path) -> str:
@@ -94,7 +104,7 @@ def not_csv(file: str, line: int, error: csv.Error) -> BadInput:
     return BadInput(f"{file} line {line} is not CSV: {error}.")
 
 
-def _csv(path: Path, *, skip_blank: bool) -> Table:
+def _csv(path: Path, *, skip_blank: bool, header: bool | None) -> Table:
     text = read_text(path)
     first_line = text.partition("\n")[0]
     delimiter = max(",;\t", key=first_line.count)  # the first of equals, so a file of one column gets the comma
@@ -117,10 +127,21 @@ def _csv(path: Path, *, skip_blank: bool) -> Table:
     for row, number in zip(rows, numbers, strict=True):
         if len(row) != width:
             raise BadInput(f"{path.name} line {number} has {len(row)} cells, the first line has {width}.")
-    header = tuple(cell.strip() for cell in rows[0])
-    if _is_data(rows[0]):
-        return Table(path.name, _generated_header(rows[0]), rows, numbers, "line")
-    return Table(path.name, header, rows[1:], numbers[1:], "line")
+    names = tuple(cell.strip() for cell in rows[0])
+    notes: tuple[str, ...] = ()
+    if header is None and _is_data(rows[0]):
+        reason = has_names(path.name, rows)
+        header = reason is not None
+        generated = _generated_header(rows[0])
+        notes = (no_header_note(path.name, generated),)
+        if reason is not None:
+            notes = (
+                f"the numbers in the first line of {path.name} are read as names of regions, because {reason}. If they "
+                "are counts of slot 0, give --no-header (header=False in Python).",
+            )
+    if header is False:
+        return Table(path.name, _generated_header(rows[0]), rows, numbers, "line", notes)
+    return Table(path.name, names, rows[1:], numbers[1:], "line", notes)
 
 
 def _is_data(row: Sequence[str]) -> bool:

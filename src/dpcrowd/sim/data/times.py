@@ -44,7 +44,7 @@ def unknown_times_note(labels: Sequence[str] | None) -> str | None:
         except ValueError:
             if not label.lstrip("-").isdigit():
                 return (
-                    f"Labels such as '{label}' are not understood as times, so these data have none; ISO 8601 is "
+                    f"labels such as '{label}' are not understood as times, so these data have none; ISO 8601 is "
                     "understood: 2026-11-16, 2026-11-16T09:00Z, 2026-11 or 2026-W47."
                 )
     return None

@@ -1,7 +1,7 @@
 """A goal in words: "5% in every region", "5% in every region above 1000", "2.5% on average above 300".
 
-The percentage is the expected relative error of a region (`predict`): the mean of |estimate - truth|/truth. The number
-is a level: regions below it do not count.
+The percentage is the expected relative error of a region (`predict`): the mean of |estimate - truth|/max(truth, 1). The
+number is a level: regions below it do not count.
 """
 
 from __future__ import annotations

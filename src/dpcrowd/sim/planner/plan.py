@@ -22,10 +22,11 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.adopted import adopt_model
 from dpcrowd.sim.configure import SharesLike
-from dpcrowd.sim.data import PAPER_SETS
+from dpcrowd.sim.data import NAMES, PAPER_SETS, load
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.share_file import is_share_file, read_shares
+from dpcrowd.sim.data.span import notes_beside_variance
 from dpcrowd.sim.fitted import unknown_slot_note
 from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.notes import overlap_notes, promise
@@ -41,6 +42,8 @@ from dpcrowd.sim.topology import Networks
 
 __all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "plan"]
 
+_HARDLY_BETTER = 0.98
+"""Records that leave more than this part of the total error of a process model hardly gain anything over it."""
 _EPSILON_FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -51,7 +54,7 @@ class RegionPlan:
     level      people per slot
     deviation  standard deviation of the estimates, in people
     low, high  the 95% interval around the level
-    error      the expected relative error, E |estimate - truth|/truth
+    error      the expected relative error, E |estimate - truth|/max(truth, 1)
     visible    whether the region can be told from 0
     mae        the expected absolute error, in people
     """
@@ -118,6 +121,7 @@ class NetworkPlan:
     share_width     typical relative error of public shares, as a network.toml states it; None: it does not, or this
                     network could not learn them
     model           the process model that servers know, if any
+    model_error     the total error of that model alone, without any record; None without a model
     """
 
     request: PlanRequest
@@ -144,6 +148,7 @@ class NetworkPlan:
     groups: GroupsPlan | None = None
     model: KnownModel | None = None
     share_width: float | None = None
+    model_error: float | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values, as `dpcrowd plan --json` prints it."""
@@ -170,6 +175,7 @@ class NetworkPlan:
             "reach": self.reach,
             "error": self.error,
             "total_error": self.total_error,
+            "model_error": self.model_error,
             "regions": [dict(vars(region)) for region in self.regions],
             "traffic": {
                 **vars(self.traffic),
@@ -241,9 +247,7 @@ def plan(
     """
     if solve_for is not None:
         _check_solvable(solve_for, goal, samples)
-    for name in settings:
-        if name not in _SETTINGS:
-            raise unknown_name("setting of a plan", name, _SETTINGS)
+    _check_settings(settings)
     arguments: dict[str, Any] = {
         **settings,
         "slot": None if slot is None else slot_length_us(slot) / 1e6,
@@ -266,11 +270,13 @@ def plan(
     remarks += model_remarks
     samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
     if fitted is None:
-        levels = read_levels(level, process_var, data, **{"seed": settings.get("seed") or 0, **(loading or {})})
+        known_data, read_how = _loaded(data, loading)
+        levels = read_levels(level, process_var, known_data, seed=settings.get("seed") or 0)
     else:
         _refuse_beside_model(level, process_var, data)
-        regions, other_regions = _regions_of_model(fitted, file)
-        levels, remarks = levels_of_model(fitted, regions, arguments["slot"]), remarks + other_regions
+        regions, read_how = _regions_of_model(fitted, file)
+        levels = levels_of_model(fitted, regions, arguments["slot"])
+    remarks += read_how
     names = _read_shares(arguments, levels, file)
     values = {name: value for name, value in arguments.items() if value is not None}
     values = _defaults(_is_of_paper(data), values.get("slot")) | values
@@ -318,6 +324,22 @@ _RANGES = {
 }
 
 
+def _check_settings(settings: dict[str, Any]) -> None:
+    for name in settings:
+        if name not in _SETTINGS:
+            raise unknown_name("setting of a plan", name, _SETTINGS)
+
+
+def _loaded(
+    data: str | os.PathLike[str] | DataSet | None, loading: dict[str, Any] | None
+) -> tuple[DataSet | None, list[str]]:
+    """Return public data, and how they were read if they are a user's own."""
+    if data is None or isinstance(data, DataSet):
+        return data, []
+    series = load(data, **(loading or {}))
+    return series, [] if series.name in NAMES else list(notes_beside_variance(series))
+
+
 def _check_solvable(variable: str, goal: str | None, samples: int | None) -> None:
     """Refuse to solve without a goal, or with a number of samples that only one solution would have."""
     if goal is None:
@@ -356,7 +378,6 @@ def _known_model(
             "leave the levels out (--level), or give both (--process-var)."
         )
     fitted, remarks = adopt_model(model, file, instead)
-    remarks = [f"{remark[0].lower()}{remark[1:]}" for remark in remarks]
     if fitted is None:
         return None, remarks
     if model is None:
@@ -428,7 +449,7 @@ def _assemble(
         remark = groups.remark(len(request.levels), known, grouping_file, facts.model.region_correlation)
         remarks = remarks if remark is None else [*remarks, remark]
     width, width_remarks = _share_width(file, request, prediction, facts.shares)
-    remarks = [*remarks, *width_remarks]
+    remarks = [*remarks, *_gain_over_model(prediction), *width_remarks]
     return NetworkPlan(
         request=request,
         guarantee=guarantee_of(request),
@@ -453,7 +474,20 @@ def _assemble(
         server_names=names,
         groups=groups,
         share_width=width,
+        model_error=prediction.model_error,
     )
+
+
+def _gain_over_model(prediction: Prediction) -> list[str]:
+    """Return a remark if the records of a plan tell hardly more than the process model alone."""
+    alone = prediction.model_error
+    if alone is None or prediction.total_error <= _HARDLY_BETTER * alone:
+        return []
+    return [
+        "records hardly gain anything over the model alone: a total error of "
+        f"{100 * prediction.total_error:.3g}% instead of {100 * alone:.3g}%, at the cost of ε. A larger ε, fewer "
+        "regions or longer slots let them gain more; they still show a crowd that leaves its past."
+    ]
 
 
 def _share_width(

@@ -3,7 +3,7 @@
 The recursion gives standard deviations. What people ask for is derived from them:
 
     interval  level +- 1.96 sd
-    error     sqrt(2/pi) sd/level: the mean of |error|/r if errors are Gaussian, which is what ARE measures
+    error     sqrt(2/pi) sd/max(level, 1): the mean of |error|/max(r, 1) if errors are Gaussian, as of ARE
     total     sum of the regions' absolute errors, sqrt(2/pi) sd, over the sum of their levels
 
 Where the levels are those of a series, slot by slot, the error is the one that is expected on it (`replay`). Around a
@@ -101,6 +101,14 @@ class Prediction:
     def total_error(self) -> float:
         """The sum of the regions' expected absolute errors over the sum of their people, as simulations score it."""
         return sum(self.absolute_errors) / self.people
+
+    @property
+    def model_error(self) -> float | None:
+        """The total error of the process model alone, without any record; None without a model."""
+        if self.levels.transition is None:
+            return None
+        absolute, _ = errors_around_model(self.levels, self.levels.spread, range(len(self.levels)))
+        return float(absolute.sum()) / self.people
 
     @property
     def error(self) -> float:

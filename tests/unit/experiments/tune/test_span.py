@@ -74,7 +74,7 @@ def test_a_span_of_counts_has_its_own_variance() -> None:
     np.testing.assert_allclose(part.model.process_var, [100.0, 8.0])
     assert (part.slots, part.first) == (3, 0)
     assert FROM_WHOLE_SERIES in whole.notes
-    assert part.notes == ("The process variance Q is taken from slots 0 to 2 of the series.",)
+    assert part.notes == ("the process variance Q is taken from slots 0 to 2 of the series.",)
     assert cut(whole, 0, 6) is whole
 
 

@@ -294,7 +294,7 @@ def test_labels_that_are_not_understood_as_times_are_noted(write: Write, label: 
     labels = [label.format(day) for day in (16, 17, 18)]
     data = load(write("slot,a\n" + "".join(f"{text},1\n" for text in labels)))
     (note,) = (note for note in data.notes if "not understood as times" in note)
-    assert f"Labels such as '{labels[0]}'" in note
+    assert f"labels such as '{labels[0]}'" in note
     assert "ISO 8601" in note
 
 
@@ -305,3 +305,22 @@ def test_times_and_plain_numbers_need_no_note(write: Write, labels: tuple[str, s
     """A note that every file gets is read by nobody."""
     data = load(write("slot,a\n" + "".join(f"{text},1\n" for text in labels)))
     assert not any("not understood" in note for note in data.notes)
+
+
+def test_notes_begin_alike(write: Write) -> None:
+    """Notes are printed after "note: ", where some began with capitals and others did not."""
+    from dpcrowd.sim.data import counts as published
+    from dpcrowd.sim.data import gowalla, packaged
+
+    table = "time,a\n01/02/2026,1.5\n01/03/2026,2\n01/04/2026,3\n"
+    notes = [
+        *load(write(table), round_counts=True, process_var=4.0).notes,
+        *load(write("7\n8\n9\n")).notes,
+        *load(write("user,time,region\na,2026-01-01T10:00Z,x\nb,2026-01-02T10:00Z,x\n")).notes,
+        *load("multi-linear", regions=["region-1"]).notes,
+        *load("multi-linear").notes,
+        *published.NOTES.values(),
+        *(gowalla.NOTE, packaged.FLIGHTS_NOTE, packaged.JOBS_NOTE),
+    ]
+    assert len(notes) > 12
+    assert [note for note in notes if note[0].isupper()] == []
