@@ -220,7 +220,7 @@ def test_init_checks_the_model_of_a_plan(town: Path, tmp_path: Path, capsys: pyt
     model = copy / "model.toml"
     model.write_text(model.read_text(encoding="utf-8").replace("the town's own survey", ""), encoding="utf-8")
     assert main(["init", str(tmp_path / "net"), "--plan", str(file), "--slot", "1h"]) == 2
-    assert f"--plan {file}: scheme.model: the model has no source" in capsys.readouterr().err
+    assert f"--plan {file}: scheme.model: {model} has no source" in capsys.readouterr().err
     model.unlink()
     assert main(["init", str(tmp_path / "net"), "--plan", str(file), "--slot", "1h"]) == 2
     assert "scheme.model: " in capsys.readouterr().err
