@@ -31,6 +31,7 @@ from dpcrowd.errors import BadInput
 
 __all__ = ["Course", "same_course"]
 
+_FEW_PEOPLE = 10.0
 _NEGLIGIBLE = 1e-18  # a part of the variance below this is beyond what rounding leaves
 _MOST_SETTLED = 1024  # variances that are kept
 
@@ -136,10 +137,11 @@ class Course:
     def level_by_noise(self) -> PerRegion:
         """The square of the level by the mean variance, (d,): how much larger the level is than what slots add.
 
-        The level is the mean over the season, and at least that of an average region.
+        The level is the mean over the season, and at least that of an average region and a few people: regions that
+        were all empty may fill, too.
         """
         level, variance = self.profile.mean(axis=0), self.variance.mean(axis=0)
-        square = np.square(np.maximum(level, level.mean()))
+        square = np.square(np.maximum(level, max(float(level.mean()), _FEW_PEOPLE)))
         return np.asarray(np.divide(square, variance, out=np.zeros_like(square), where=variance > 0.0))
 
     @cached_property

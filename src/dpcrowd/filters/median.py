@@ -6,8 +6,9 @@ is 0, and a guess of 0 has little more than half the absolute error of a guess o
 says of a count:
 
     m >= 3 sqrt(v)   it is far from 0, and as likely above m as below: the median is m
-    else             it is not negative, and skewed: a negative binomial count with mean max(m, 0) and variance v; a
-                     Poisson count if v is below the mean, since people who come independently vary so much
+    else             it is not negative, and skewed: a negative binomial count with mean max(m, 0) and variance v, at
+                     least that of a Poisson count, since people who come independently vary so much, and at most
+                     m + m^2, that of a geometric one: the variances of estimates contain doubt about the mean, too
 
 The median of such a count is found by adding up probabilities p_n, with mean m and variance v >= m,
 
@@ -48,6 +49,7 @@ def median_view(estimate: Floats, variance: Floats) -> Floats:
     view = np.where(skewed, 0.0, mean)
     # P(count > 0) <= mean: up to a mean of 1/2, the median is 0.
     summed = skewed & (mean > 0.5) & (mean <= _LARGEST_SUMMED)
+    spread = np.minimum(spread, mean + np.square(mean))
     view[summed] = _counted(mean[summed], np.maximum(spread[summed], mean[summed]))
     large = skewed & (mean > _LARGEST_SUMMED)
     root = 1.0 - (spread[large] / mean[large]) / (9.0 * mean[large])

@@ -18,7 +18,9 @@ if it has the sum of all regions, or one number per region; R is its variance, V
 L = (1 + a)/(1 - a), since records of successive slots find the same deviation.
 
 Where records of single regions would reduce the standard deviations by more than a fifth, none have the sum: what they
-tell of each region is certain, and that the crowd has moved is not.
+tell of each region is certain, and that the crowd has moved is not. All have it only where single ones would reduce
+them by less than 2%, and sums, by what regions have in common, by at least twice as much as these: else nobody would
+see regions that move apart.
 
 Everything here is public: model, shares, schedule and what a server has released before.
 """
@@ -47,8 +49,12 @@ PARTS = (0.0, 0.5, 1.0)
 """Which part of the records may have the sum of all regions."""
 _MOVED = 0.1
 """By which part of itself a crowd is expected to have moved since the model was fitted."""
-_TELLS_MUCH = 0.8
-"""Single records tell much if they leave less than this part of the standard deviations."""
+_TELLS_MUCH, _TELLS_NOTHING = 0.8, 0.98
+"""Single records tell much if they leave less than the first part of the standard deviations, and next to nothing if
+they leave more than the second.
+"""
+_WORTH = 2.0
+"""How much more than single records sums have to tell of the regions themselves, if all records are to have them."""
 
 
 def join_all(state: RelayState, slot: int, shares: Floats, due: Bools, samples: int, shift: Ints) -> Bools:
@@ -85,18 +91,26 @@ def part_of_totals(model: ProcessModel, shares: Floats, noise_var: float, rate: 
     if model.course is None or model.region_correlation is None or model.regions < 2:
         return 0.0
     spread = deviations(model, level_var)[1]
-    left = remaining_variance(model, shares, noise_var, rate, level_var, 0.0)
-    if np.sqrt(left).sum() < _TELLS_MUCH * np.sqrt(spread).sum():
+    single, together = (remaining_variance(model, shares, noise_var, rate, level_var, part) for part in (0.0, 1.0))
+    deviation = np.sqrt(spread)
+    left, before = float(np.sqrt(single).sum()), float(deviation.sum())
+    if left < _TELLS_MUCH * before:
         return 0.0
+    by_single, by_sums = (
+        float(np.divide(spread - one, deviation, out=np.zeros_like(one), where=spread > 0.0).sum())
+        for one in (single, together)
+    )
+    go_together = by_sums >= _WORTH * by_single
+    parts = PARTS if go_together and left > _TELLS_NOTHING * before else PARTS[:-1]
     expected = model.course.profile.mean(axis=0)
     errors = [
         np.sqrt(
             remaining_variance(model, shares, noise_var, rate, level_var, part)
             + np.square(expected) * _level_var(model, shares, noise_var, rate, spread, part)
         ).sum()
-        for part in PARTS
+        for part in parts
     ]
-    return PARTS[int(np.argmin(errors))]
+    return parts[int(np.argmin(errors))]
 
 
 def remaining_variance(
