@@ -49,7 +49,8 @@ def median_view(estimate: Floats, variance: Floats) -> Floats:
     view = np.where(skewed, 0.0, mean)
     # P(count > 0) <= mean: up to a mean of 1/2, the median is 0.
     summed = skewed & (mean > 0.5) & (mean <= _LARGEST_SUMMED)
-    spread = np.minimum(spread, mean + np.square(mean))
+    with np.errstate(over="ignore"):
+        spread = np.minimum(spread, mean + np.square(mean))
     view[summed] = _counted(mean[summed], np.maximum(spread[summed], mean[summed]))
     large = skewed & (mean > _LARGEST_SUMMED)
     root = 1.0 - (spread[large] / mean[large]) / (9.0 * mean[large])

@@ -286,6 +286,15 @@ def test_records_with_other_groups_follow_one_after_the_other() -> None:
     assert (one.var[1] < plain.var[1]).all()
 
 
+def test_regions_that_were_all_empty_may_fill() -> None:
+    """A level that is as far away as an average region is nowhere, if no region has ever had anybody."""
+    model = ProcessModel.around(Course(np.full((1, 3), 0.05), np.full((1, 3), 0.05)), np.zeros(3))
+    truth = np.full((60, 40, 3), 20.0)
+    mean, var = learned(truth, 100.0, 13, model)
+    assert np.abs(mean - truth)[30:].mean() < 8.0
+    assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[30:].mean() > 0.85
+
+
 def test_deviations_that_last_are_recognised_in_weak_records() -> None:
     """Regions move to other levels, no farther than they deviate anyway: a filter of the model forgets it at once."""
     many, rng = 60, np.random.default_rng(9)

@@ -42,3 +42,9 @@ def test_whatever_is_given(numbers: np.ndarray) -> None:
     assert (np.isfinite(view) == known).all()
     assert (view[known] >= 0.0).all()
     assert (view[known] <= np.maximum(estimate[known], 0.0) + 1.0 / 3.0).all()
+
+
+def test_doubt_about_a_mean_is_not_taken_for_skewness() -> None:
+    """The variance of an estimate from weak records contains doubt, and the view would be lower than any guess."""
+    geometric, doubtful = median_view(np.array([6.0, 6.0]), np.array([42.0, 4200.0]))
+    assert geometric == doubtful == 4.0

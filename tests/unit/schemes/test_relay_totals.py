@@ -27,6 +27,13 @@ def test_the_weaker_single_records_are_the_more_records_have_the_sum() -> None:
     assert parts == sorted(parts)
 
 
+def test_independent_regions_keep_records_of_their_own() -> None:
+    """If all records had the sum, regions that move apart while the crowd stays would never be seen."""
+    noise = 2.0 / 0.05**2
+    assert part_of_totals(model(0.0), SHARES, noise, RATE, NONE) == 0.5
+    assert part_of_totals(model(0.5), SHARES, noise, RATE, NONE) == 1.0
+
+
 def test_where_single_records_tell_much_none_has_the_sum() -> None:
     """Whoever hears exact counts of each region has no use for their sum."""
     assert part_of_totals(model(0.9), SHARES, 1e-6, 1.0, NONE) == 0.0

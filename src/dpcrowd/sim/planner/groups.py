@@ -78,11 +78,11 @@ class GroupsPlan:
         if self.totals:
             joined = f"{_TOTALS[self.totals]} would have the sum of all {regions} regions with one draw of noise"
             joined += ", which shows soonest whether the crowd has moved as a whole"
+        same = with_groups == without
+        effect = f", with a total error of {without} either way" if same else f": a total error of {change}"
         if self.recommended == "auto":
-            return f"{joined}: a total error of {change}. {_TAKE}"
+            return f"{joined}{effect}. {_TAKE}"
         if course:
-            same = with_groups == without
-            effect = f", with a total error of {without} either way" if same else f": a total error of {change}"
             return f"{joined}{effect}, {_condition(correlation)}. Compare both with `dpcrowd simulate --model`."
         return f'{joined}: a total error of {change}. That is not worth it: leave groups "off".'
 
