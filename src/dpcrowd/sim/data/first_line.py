@@ -62,7 +62,7 @@ def no_header_note(file: str, header: Sequence[str]) -> str:
 
 
 def _numbers_rows(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first of several columns numbers all lines, so that the first one is a slot like the others."""
+    """Whether the first of several columns is a running number, so that the first line is a slot like the others."""
     cells = [row[0].strip() for row in rows]
     return len(rows[0]) > 1 and any(cells == [str(start + row) for row in range(len(cells))] for start in (0, 1))
 

@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     ("content", "fault"), [("[model\n", " is not TOML"), ("[scores]\n", " has no section"), ("[mdel]\n", "'mdel'")]
 )
 def test_a_broken_model_file_is_named_by_its_path(tmp_path: Path, content: str, fault: str) -> None:
-    """'the model' is no file that an operator could open, and several networks may have one of the same name."""
+    """'the model' is not a file that an operator could open, and several networks may have one of the same name."""
     path, model = write(tmp_path), tmp_path / "model.toml"
     model.write_text(content, encoding="utf-8")
     with pytest.raises(BadInput, match=r"scheme\.model: ") as refused:
