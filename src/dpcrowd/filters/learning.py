@@ -41,14 +41,18 @@ regions a sum is one piece of evidence, not n of them.
 Where nobody knows the sizes of the groups behind the information, every region has its own start, and nothing is
 learned together (`joint` is False).
 
-**Estimate and interval.** Both are made with the same evidence, from different starts:
+**Estimate and interval.** Both are made with the same evidence. The estimate is close to the median of the mixture,
+which has the smallest absolute error: a belief that is twice as wide has half the density where the others are, and
+counts half.
 
-    mean = sum_k trust_k mean_k          var = sum_k weight_k (var_k + (mean_k - mean)^2)
+    estimate = sum_k share_k mean_k          share_k in proportion to weight_k / sd_k
+    variance = sum_k weight_k (var_k + (mean_k - estimate)^2)
 
-Before there is evidence, a livelier belief moves the estimate by the noise of weak records alone, and makes it worse
-than the model itself. So the estimate starts with more trust in the model and in the calmer belief. For the interval
-the start has more doubt, since what nobody expects has to be inside as well. A level far away, or one that has moved in
-all regions, would decide about the interval with any weight: they are silent until evidence has raised their weights.
+With their mean, livelier beliefs that have no evidence yet would move the estimate by the noise of weak records, and
+make it worse than the model itself. Real deviations are mostly small and sometimes large, so the estimate starts with
+more trust in the calmest and in the liveliest belief, which would be a width without evidence for the interval. A level
+far away, or one that has moved in all regions, would decide with any weight: they are silent until evidence has raised
+their weights.
 
 Where records say little, the weights stay what they were: intervals become narrower by evidence alone. Everything is a
 function of records, that is of released values, and no schedule depends on it. Arrays are (beliefs, N, d).
@@ -95,23 +99,14 @@ _FREEDOM = 6.0
 """Degrees of freedom of the t distribution whose kurtosis is that of Laplace noise."""
 _SLOW = 0.98
 _OF_A_BANK = re.compile(r"bank\.(mean|var|weight)$")
-_AROUND_COURSE = (  # factor of q, weight at the start for the interval, and for the estimate
-    (0.25, 0.06, 0.2),
-    (1.0, 0.84, 0.72),
-    (4.0, 0.06, 0.05),
-    (16.0, 0.02, 0.025),
-)
-_ANOTHER_LEVEL = (0.02, 0.002)
-_LEVEL_FAR_AWAY = (0.005, 0.0003)
-_LASTING = (0.05, 0.05)  # no wider than the model: it can be trusted as much as doubted
-_COMMON_LEVEL = (0.05, 0.005)
-_MODEL, _FAR_AWAY, _COMMON = 1, -3, -1  # where these beliefs are
+_AROUND_COURSE = ((0.25, 0.06), (1.0, 0.84), (4.0, 0.06), (16.0, 0.02))  # factor of q, weight at the start
+_ANOTHER_LEVEL, _LEVEL_FAR_AWAY, _LASTING, _COMMON_LEVEL = 0.02, 0.005, 0.05, 0.05
+_CALMER, _LIVELIEST = 0.2, 0.15
+"""Weights of the calmest and of the liveliest belief at the start of an estimate, beside those of the others."""
+_CALM, _MODEL, _LIVELY, _FAR_AWAY, _COMMON = 0, 1, 3, -3, -1  # where these beliefs are
 _SILENT = (0.02, 0.05)
-"""Up to which weight a level far away, and a level that moves in all regions, do not widen the interval."""
-_ALONE = (
-    *((factor, w, w) for factor, w in ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05))),
-    (4096.0, 0.005, 0.0003),
-)
+"""Up to which weight a level far away, and a level that moves in all regions, are silent."""
+_ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05), (4096.0, 0.005))
 _PRIOR_REGIONS = 30.0
 """n0: how many regions the beliefs of the beginning count for, beside those that have records."""
 _ODDS_TOGETHER = math.log(0.25)
@@ -129,7 +124,7 @@ class Beliefs:
     factor      (beliefs, 1, d) of q
     weight      (beliefs, 1, 1) logarithms of the weights at the start
     trust       (beliefs, 1, 1) weights at the start with which the estimate is made
-    silent      (beliefs, 1, 1) weights up to which a belief does not widen the interval
+    silent      (beliefs, 1, 1) weights up to which a belief is silent
     joint       whether the start is learned from all regions
     """
 
@@ -175,18 +170,19 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
     """Return the beliefs around a model, in its diagonal form; `joint`: whether regions learn from one another."""
     a = np.broadcast_to(model.diagonal_transition, (model.regions,))
     course = model.course
-    rows = [(a, np.full(model.regions, factor), *start) for factor, *start in (_AROUND_COURSE if course else _ALONE)]
+    rows = [(a, np.full(model.regions, factor), start) for factor, start in (_AROUND_COURSE if course else _ALONE)]
     if course is not None:
         slow = np.maximum(a, _SLOW)
-        rows.append((slow, np.ones(model.regions), *_ANOTHER_LEVEL))
-        rows.append((slow, np.maximum(course.level_by_noise * (1.0 - slow * slow), 1.0), *_LEVEL_FAR_AWAY))
-        rows.append((slow, (1.0 - slow * slow) / (1.0 - a * a), *_LASTING))
-        rows.append((np.full(model.regions, RETURN), np.ones(model.regions), *_COMMON_LEVEL))
-    transition, factor, weight, trust = (np.stack(column) for column in zip(*rows, strict=True))
-    weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
-    silent = np.zeros_like(weight)
+        rows.append((slow, np.ones(model.regions), _ANOTHER_LEVEL))
+        rows.append((slow, np.maximum(course.level_by_noise * (1.0 - slow * slow), 1.0), _LEVEL_FAR_AWAY))
+        rows.append((slow, (1.0 - slow * slow) / (1.0 - a * a), _LASTING))
+        rows.append((np.full(model.regions, RETURN), np.ones(model.regions), _COMMON_LEVEL))
+    transition, factor, weight = (np.stack(column) for column in zip(*rows, strict=True))
+    trust, silent = weight.copy(), np.zeros((len(weight), 1, 1))
     if course is not None:
+        trust[_CALM], trust[_LIVELY] = _CALMER, _LIVELIEST
         silent[_FAR_AWAY], silent[_COMMON] = _SILENT
+    weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
     return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint)
 
 
@@ -327,8 +323,9 @@ def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> 
 
 
 def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
-    """Return mean and variance of the mixture, (N, d); nothing is known where any filter knows nothing."""
-    mean = _over_beliefs(_common_weights(bank, beliefs, beliefs.trust, beliefs.trust) * bank.mean)
+    """Return estimate and variance of the mixture, (N, d); nothing is known where any filter knows nothing."""
+    trusted = _audible(_common_weights(bank, beliefs, beliefs.trust, beliefs.trust), beliefs)
+    mean = _over_beliefs(_by_width(trusted, bank.var) * bank.mean)
     weight = _doubtful_weights(bank, beliefs)
     with np.errstate(invalid="ignore"):
         var = _over_beliefs(weight * (bank.var + np.square(bank.mean - mean)))
@@ -339,8 +336,22 @@ def _doubtful_weights(bank: Bank, beliefs: Beliefs) -> Floats:
     """Return the weights with which the interval is made, (beliefs, N, d)."""
     start = np.exp(beliefs.weight)
     shared = np.where((beliefs.factor < 1.0).all(axis=-1, keepdims=True), 0.0, start)
-    weight = np.maximum(_common_weights(bank, beliefs, start, shared / shared.sum()) - beliefs.silent, 0.0)
+    return _audible(_common_weights(bank, beliefs, start, shared / shared.sum()), beliefs)
+
+
+def _audible(weight: Floats, beliefs: Beliefs) -> Floats:
+    """Return weights (beliefs, N, d) of which beliefs without evidence that must not decide have none."""
+    weight = np.maximum(weight - beliefs.silent, 0.0)
     return np.asarray(weight / _over_beliefs(weight))
+
+
+def _by_width(weight: Floats, var: Floats) -> Floats:
+    """Return the weights with which means make the median of a mixture, to first order; all arrays (beliefs, N, d)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        density = weight / np.sqrt(var)
+        total = _over_beliefs(density)
+        # Where nothing is known, or something exactly, no density says more than the weights do.
+        return np.where(np.isfinite(total) & (total > 0.0), density / total, weight)
 
 
 def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats, shared: Floats) -> Floats:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
-from dpcrowd.filters import Course, ProcessModel, predict, update
+from dpcrowd.filters import Course, ProcessModel, learning, predict, update
 from dpcrowd.filters.groups import GroupedSums
 from dpcrowd.filters.learning import (
     Bank,
@@ -65,7 +66,7 @@ def fixed(truth: Any, noise: float, seed: int, factor: float) -> tuple[Any, Any]
     return np.array(means), np.array(variances)
 
 
-@pytest.mark.parametrize("noise", [20.0, 400.0, 8000.0])
+@pytest.mark.parametrize("noise", [20.0, 400.0, 3000.0, 8000.0])
 @pytest.mark.parametrize("q", [Q, 4 * Q, 16 * Q])
 def test_at_most_a_tenth_worse_than_the_best_value_in_hindsight(q: float, noise: float) -> None:
     """Learning that costs more than it gains would better be switched off."""
@@ -242,7 +243,7 @@ def test_a_sum_of_regions_is_one_piece_of_evidence() -> None:
     one = update_bank(predict_bank(start_bank(whole, 1, -1), whole, of_whole, 0), *alone, of_whole)
 
     def evidence(bank: Bank) -> NDArray[np.float64]:
-        kept = np.exp(bank.weight) - 0.01 * np.exp(beliefs.weight)  # without what is forgotten
+        kept = np.exp(bank.weight) - learning._FORGETTING * np.exp(beliefs.weight)  # without what is forgotten
         gain = (np.log(kept) - beliefs.weight).sum(axis=-1)
         return np.asarray(gain - gain[1])
 
@@ -312,24 +313,40 @@ def test_weak_records_leave_the_estimate_where_the_model_has_it() -> None:
         assert np.abs(learned(truth, noise, 18)[0] - truth).mean() < 1.002 * np.abs(LEVEL - truth).mean()
 
 
-def test_the_intervals_have_the_same_evidence_as_the_estimate_and_more_doubt() -> None:
-    """One start for both would either follow the noise of weak records or be too sure of the model."""
+def test_the_intervals_have_the_evidence_of_the_estimate_and_no_belief_without_evidence_decides() -> None:
+    """A calmer start would be a narrower interval without evidence, and a level far away one without end."""
     beliefs = beliefs_of(MODEL)
-    start = np.exp(beliefs.weight[:, 0, 0])
+    start, trust, silent = np.exp(beliefs.weight[:, 0, 0]), beliefs.trust[:, 0, 0], beliefs.silent[:, 0, 0]
     assert start.sum() == pytest.approx(1.0)
-    assert beliefs.trust.sum() == pytest.approx(1.0)
-    gain = beliefs.factor[:, 0, 0] / (1.0 - beliefs.transition[:, 0, 0] ** 2)
-    assert (beliefs.trust[:, 0, 0] * gain).sum() < 0.8 * (start * gain).sum()
+    assert trust.sum() == pytest.approx(1.0)
     bank = start_bank(MODEL, 1, -1)
     bank.mean[:, 0, 0] = 100.0 + np.arange(len(start))
     bank.weight[:, 0, 0] = np.log(start)
     mean, var = combined(bank, beliefs)
-    assert mean == pytest.approx((beliefs.trust * bank.mean).sum(axis=0), rel=1e-6)
+    trusted = np.maximum(trust - silent, 0.0) / np.sqrt(bank.var[:, 0, 0])
+    assert mean[0, 0] == pytest.approx((trusted * bank.mean[:, 0, 0]).sum() / trusted.sum(), rel=1e-6)
     shared = np.where(beliefs.factor[:, 0, 0] < 1.0, 0.0, start)  # no calmer belief is right in all regions
     weight = 0.8 * start + 0.2 * shared / shared.sum()
-    weight = np.maximum(weight - beliefs.silent[:, 0, 0], 0.0)  # a level far away or common is silent
+    weight = np.maximum(weight - silent, 0.0)
     spread = bank.var + (bank.mean - mean) ** 2
     assert var == pytest.approx((weight[:, None, None] * spread).sum(axis=0) / weight.sum(), rel=1e-6)
+    assert (beliefs.factor[trust > start, 0, 0] != 1.0).all()
+
+
+def test_the_estimate_is_close_to_the_median_of_what_is_believed() -> None:
+    """The mean of all beliefs follows the noise that a wide one with little evidence has fused."""
+    beliefs, bank = beliefs_of(MODEL), start_bank(MODEL, 1, -1)
+    bank.mean += 0.2 * np.sqrt(bank.var)  # every belief has followed the same record, the wider the farther
+    weight = np.maximum(beliefs.trust - beliefs.silent, 0.0)
+    weight /= weight.sum()
+    low, high = LEVEL, LEVEL + 100.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = (weight * ndtr((middle - bank.mean) / np.sqrt(bank.var))).sum()
+        low, high = (middle, high) if below < 0.5 else (low, middle)
+    mean_of_all = float((weight * bank.mean).sum())
+    estimate = float(combined(bank, beliefs)[0][0, 0])
+    assert abs(estimate - low) < 0.03 * (mean_of_all - low)
 
 
 def test_no_covariance_of_a_step_is_larger_than_its_variances_allow() -> None:
