@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.filters import Course, ProcessModel
+from dpcrowd.network.mixing import Mixing
 from dpcrowd.privacy import Accounting, Guarantee, SeededNoise
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.network_guarantee import Slots, UserBounds
@@ -35,6 +36,7 @@ from dpcrowd.testing.world import (
     charges_of,
     fingerprint,
     hearing_of,
+    links_mixing,
     make_world,
     play,
     same,
@@ -259,7 +261,12 @@ def make_server(world: World, name: str, setting: Setting, number: int) -> Serve
     options = {} if setting.phases is None else {"sampling": "staggered", "interval": 3}
     noise = world.noise(only=number)
     scheme = make_scheme(name, **options)
-    return Server(scheme, alone, noise, number=number, share=share, beta=world.gain, allow_simulated_noise=True)
+    mixing = None
+    if len(world.graphs) == 1:
+        mixing = Mixing(*(part[number : number + 1] for part in links_mixing(world.graph(0))))
+    return Server(
+        scheme, alone, noise, number=number, share=share, beta=world.gain, mixing=mixing, allow_simulated_noise=True
+    )
 
 
 def without_drift(monkeypatch: pytest.MonkeyPatch) -> None:

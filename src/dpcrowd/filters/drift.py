@@ -4,7 +4,7 @@ Between samples a filter adds q per slot, as if every change were independent of
 in one direction for months: over k slots such changes add up to k^2 q rather than k q. The filter's estimates stay what
 they are; but every sample shows how far the crowd has really moved, and the variance can follow beside the filter:
 
-    released variance = M + max(c walk + x trend, jump) + pulled^2
+    released variance = M + max(c walk + x trend, jump) + pulled^2         pulled: beyond what averages noise away
 
 `walk` is what independent changes of variance q have left in the estimate's error, and `trend` is what they would have
 left if each had the correlation rho with the one before. With phi = M/P, the part of the prior in the posterior,
@@ -26,7 +26,8 @@ has long tails. So both stay near 0 on a random walk with the right Q, and a tre
 Where Q is next to nothing, no factor of it says how far a region has moved that was empty and has filled. `jump` does
 not depend on Q: see `filters.offset`. `pulled` is what the consensus has added to the estimate: the filter's variance
 does not know of it, and where servers have sampled long ago, their priors pull precise estimates away. A server knows
-what it has added, and by what it fuses it loses phi of it, as of any other error.
+what it has added, and by what it fuses it loses phi of it, as of any other error. Where samples are weak, the consensus
+moves estimates by as much as their noise, which it averages away (`filters.mixed`): that is no error.
 
 rho = 0.9 lets changes add up over about ten slots: a compromise, since trends last longer and fluctuations do not.
 Everything is a function of released values, and no schedule depends on it. Arrays are (N, d).
@@ -164,10 +165,16 @@ def start_drift(variance: Floats) -> Drift:
     )
 
 
-def drift_var(drift: Drift) -> Floats:
-    """Return what has to be added to the variances of the estimates."""
+def drift_var(drift: Drift, averaged: Floats | None = None) -> Floats:
+    """Return what has to be added to the variances of the estimates.
+
+    averaged  the variance of the noise that a consensus averages away; None: there is none
+    """
     jump = np.maximum(drift.recent.jump(), drift.lasting.jump())
-    return np.maximum(_moved_var(drift), jump) + np.square(drift.pulled.mean)
+    pulled = np.square(drift.pulled.mean)
+    if averaged is not None:
+        pulled = np.maximum(pulled - averaged, 0.0)
+    return np.maximum(_moved_var(drift), jump) + pulled
 
 
 def _moved_var(drift: Drift) -> Floats:

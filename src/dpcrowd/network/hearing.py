@@ -7,6 +7,7 @@ servers the same sum, so it is computed once per audience and given to each of i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +21,7 @@ from dpcrowd.network.gather import neighbour_sums
 
 if TYPE_CHECKING:
     from dpcrowd.network.graph import Graph
+    from dpcrowd.network.mixing import Mixing
 
 __all__ = ["Hearing", "Reach", "central_hearing", "flooded_hearing", "inbox_hearing", "one_hop_hearing"]
 
@@ -39,6 +41,7 @@ class Hearing:
     same_links  whether these are the links of the slot before
     mutual    whether row i of `matrix` also says who hears server i: links work both ways
     inbox     whether one server hears all messages; then there is no matrix
+    mixing    returns what the links do to errors, if somebody asks; None: nobody knows
     """
 
     matrix: Any = None
@@ -50,6 +53,7 @@ class Hearing:
     graph: Graph | None = None
     same_links: bool = False
     inbox: bool = False
+    mixing: Callable[[], Mixing] | None = None
 
     def sums(self, table: Floats) -> Floats:
         """Return for each server the sum of the rows of `table` that it hears, in ascending order of the senders."""
@@ -61,9 +65,11 @@ class Hearing:
         return sums if self.audience is None else sums[self.audience]
 
 
-def one_hop_hearing(graph: Graph, gain: Floats | float, engine: Engine = "numpy") -> Hearing:
+def one_hop_hearing(
+    graph: Graph, gain: Floats | float, engine: Engine = "numpy", mixing: Callable[[], Mixing] | None = None
+) -> Hearing:
     """Return the hearing of a slot in which each server hears its neighbours and itself."""
-    return Hearing(graph.hearing, None, gain, engine, mutual=True)
+    return Hearing(graph.hearing, None, gain, engine, mutual=True, mixing=mixing)
 
 
 def flooded_hearing(labels: NDArray[np.integer]) -> Hearing:
@@ -77,9 +83,9 @@ def central_hearing(runs: int, servers: int, one_hop: Hearing | None = None) -> 
     return Hearing(membership, labels, 0.0, "numpy", one_hop)
 
 
-def inbox_hearing(gain: float) -> Hearing:
+def inbox_hearing(gain: float, mixing: Mixing | None = None) -> Hearing:
     """Return the hearing of one live server, which adds up its inbox: its own message and those of others."""
-    return Hearing(gain=gain, inbox=True)
+    return Hearing(gain=gain, inbox=True, mixing=None if mixing is None else lambda: mixing)
 
 
 def _sum_in_order(table: Floats) -> Floats:

@@ -125,6 +125,7 @@ def revision_of(
             share=_share_of(network, view.me),
             max_degree=network.max_degree(),
             beta=network.beta,
+            mixing=network.mixing(name),
             account=account,
             allow_simulated_noise=allow_simulated_noise,
         )

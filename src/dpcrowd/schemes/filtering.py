@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import (
+    consensus_gain,
     consensus_pull,
     fuse,
     fuse_matrix,
@@ -37,6 +38,7 @@ from dpcrowd.filters.drift import (
     start_drift,
 )
 from dpcrowd.filters.learning import Bank, Beliefs, Priors, beliefs_of, combined, predict_bank, start_bank, update_bank
+from dpcrowd.filters.mixed import Links, Mixed, follow_mixed, start_mixed
 from dpcrowd.filters.offset import Fused, fused_innovations
 from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, group_sums, measured_by_sums
 from dpcrowd.filters.staying import StayingUsers, follow_staying, kept_part
@@ -51,6 +53,8 @@ from dpcrowd.schemes.perturb import perturb_counts
 
 __all__ = ["FilterScheme", "FilterState", "absorb_few", "few_speak", "filter_start", "filter_variance"]
 
+_UNLINKED = Links(np.ones(1), np.zeros(1), np.ones(1))
+"""Where nobody knows how servers are linked, nothing is taken to be averaged away."""
 _FEW = 0.4
 """Above this share of speakers, reading what each server hears is faster than adding to what others hear."""
 
@@ -64,9 +68,11 @@ class FilterState:
     staying  what users who stay have added to the errors; None: everybody chooses a server anew in every slot
     divided  what dividing the sums of groups has added to the errors; None: there are no groups
     drift    what samples have shown of a crowd that moves on; None: its changes are taken for independent ones
+    mixed    what the consensus has averaged away; None: there is none, or its intervals are the paper's
     joint    whether regions learn from one another: not where they are read in groups, whose sizes messages do not say
     fused    sums of information vectors and matrices that a bank has just fused
     pull     by how much the consensus has just moved the posterior; None: nobody asks for it
+    heard    how many priors it has just compared with the own one, which may be one of them; None likewise
     """
 
     setting: Setting
@@ -79,9 +85,11 @@ class FilterState:
     staying: StayingUsers | None = field(default=None, kw_only=True, metadata={"later": True})
     divided: DividedSums | None = field(default=None, kw_only=True, metadata={"later": True})
     drift: Drift | None = field(default=None, kw_only=True, metadata={"later": True})
+    mixed: Mixed | None = field(default=None, kw_only=True, metadata={"later": True})
     joint: bool = field(default=True, kw_only=True, metadata={"saved": False})
     fused: tuple[Floats, Floats] | None = field(default=None, kw_only=True, metadata={"saved": False})
     pull: Floats | None = field(default=None, kw_only=True, metadata={"saved": False})
+    heard: Floats | None = field(default=None, kw_only=True, metadata={"saved": False})
 
     @property
     def beliefs(self) -> Beliefs:
@@ -94,8 +102,11 @@ class FilterState:
             self.slot = np.array(slot)
 
 
-def filter_start(setting: Setting) -> dict[str, Any]:
-    """Return the fields of a `FilterState` before the first slot: no information, or what the course says."""
+def filter_start(setting: Setting, *, consensus: bool = False) -> dict[str, Any]:
+    """Return the fields of a `FilterState` before the first slot: no information, or what the course says.
+
+    consensus  whether servers add the priors of their neighbours
+    """
     servers, regions = setting.servers, setting.regions
     matrix = setting.form == "matrix"
     course = setting.model.course is not None
@@ -115,12 +126,18 @@ def filter_start(setting: Setting) -> dict[str, Any]:
         "bank": start_bank(setting.model, servers, -1) if setting.learn and not matrix else None,
         "staying": _start_staying(setting),
         "drift": start_drift(posterior_var) if _learns_drift(setting) else None,
+        "mixed": start_mixed(posterior_var) if consensus and _own_intervals(setting) else None,
     }
 
 
-def _learns_drift(setting: Setting) -> bool:
-    """Whether intervals learn how far the crowd moves; the paper's own experiments have its intervals."""
+def _own_intervals(setting: Setting) -> bool:
+    """Whether errors are followed that the filter does not know of; the paper's own experiments have its intervals."""
     return setting.observation == "binomial" and setting.form == "diagonal"
+
+
+def _learns_drift(setting: Setting) -> bool:
+    """Whether intervals learn how far the crowd moves."""
+    return _own_intervals(setting)
 
 
 def _start_staying(setting: Setting) -> StayingUsers | None:
@@ -211,10 +228,23 @@ class FilterScheme(Scheme):
 
     def fuse(self, state: FilterState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing) -> None:
         assert plan.prior is not None and plan.prior_var is not None
+        before = state.posterior_var
         self.absorb(state, plan.prior, plan.prior_var, messages, hearing, plan.slot)
+        if state.mixed is not None:
+            self._follow_mixed(state, state.mixed, before, plan, hearing)
         self.follow_errors(state, plan, reading, plan.prior_var)
         state.end(plan.slot)
         self.adapt(state, plan, reading)
+
+    def _follow_mixed(self, state: FilterState, mixed: Mixed, before: Floats, plan: Plan, hearing: Hearing) -> None:
+        """Follow what the consensus averages away; `before`: the posterior variance of the slot before."""
+        assert plan.prior_var is not None and state.heard is not None
+        known = np.isfinite(plan.prior_var)
+        own = self._speaks(plan)[:, None] & known  # a server that speaks has heard its own prior, too
+        pull = np.where(known, consensus_gain(plan.prior_var, hearing.gain), 0.0) * (state.heard - own)
+        links = _UNLINKED if hearing.mixing is None else Links(*hearing.mixing())
+        carried = state.setting.model.carried(plan.slot)
+        state.mixed = follow_mixed(mixed, before, plan.prior_var, state.posterior_var, carried, pull, links)
 
     def follow_errors(
         self, state: FilterState, plan: Plan, reading: Reading, prior_var: Floats, prior: Floats | None = None
@@ -308,9 +338,12 @@ class FilterScheme(Scheme):
         if state.bank is not None:
             _absorb_in_bank(state, prior, prior_var, messages, hearing, slot)
             return
-        state.pull = None if state.drift is None else np.zeros(prior.shape)
+        asked = state.drift is not None or state.mixed is not None
+        state.pull, state.heard = (np.zeros(prior.shape) if asked else None for _ in range(2))
         if state.setting.form == "diagonal" and few_speak(messages, hearing):
-            state.posterior, state.posterior_var = absorb_few(prior, prior_var, messages, hearing, state.pull)
+            state.posterior, state.posterior_var = absorb_few(
+                prior, prior_var, messages, hearing, state.pull, state.heard
+            )
             return
         info_vec, info_mat, prior_sum, speakers = messages.split(hearing.sums(messages.table()))
         if state.setting.form == "diagonal":
@@ -318,7 +351,10 @@ class FilterScheme(Scheme):
                 prior, prior_var, info_vec, info_mat, prior_sum, speakers, hearing.gain
             )
             if state.pull is not None:
-                state.pull = consensus_pull(prior, prior_var, prior_sum, speakers, hearing.gain)
+                state.pull, state.heard = (
+                    consensus_pull(prior, prior_var, prior_sum, speakers, hearing.gain),
+                    speakers,
+                )
         else:
             state.posterior, state.posterior_var, state.known = fuse_matrix(
                 prior, prior_var, state.known, info_vec, info_mat, prior_sum, speakers[:, :1], hearing.gain
@@ -344,11 +380,15 @@ class FilterScheme(Scheme):
 
 def filter_variance(state: FilterState) -> Floats:
     """Return the variances of estimates in diagonal form, with the errors that the filter does not know of, (N, d)."""
-    variance = state.posterior_var if state.staying is None else state.posterior_var + state.staying.extra
+    variance, averaged = state.posterior_var, None
+    if state.mixed is not None:
+        variance, averaged = state.mixed.var, state.mixed.averaged(state.posterior_var)
+    if state.staying is not None:
+        variance = variance + state.staying.extra
     if state.divided is not None:
         variance = variance + np.square(state.divided.deviation)
     if state.drift is not None:
-        variance = variance + drift_var(state.drift)
+        variance = variance + drift_var(state.drift, averaged)
     return variance
 
 
@@ -380,7 +420,7 @@ def _absorb_in_bank(
     bank = update_bank(_prior_bank(state, slot), info_vec, info_mat, beliefs)
     pull = consensus_pull(prior, prior_var, prior_sum, speakers, hearing.gain)
     bank.mean += pull
-    state.pull = pull
+    state.pull, state.heard = pull, speakers
     state.bank, state.fused = bank, (info_vec, info_mat)
     state.posterior, state.posterior_var = combined(bank, beliefs)
 
@@ -409,11 +449,17 @@ def few_speak(messages: InfoMessages, hearing: Hearing) -> bool:
 
 
 def absorb_few(
-    prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing, pull: Floats | None = None
+    prior: Floats,
+    prior_var: Floats,
+    messages: InfoMessages,
+    hearing: Hearing,
+    pull: Floats | None = None,
+    heard: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Return the posterior means and variances, (N, d), as `FilterScheme.absorb` does, by `dpcrowd.kernels.fusion`.
 
-    pull  (N, d) is set to what the consensus adds to the means, if it is given
+    pull   (N, d) is set to what the consensus adds to the means, if it is given
+    heard  (N, d) likewise to the number of priors that it compares
     """
     add = compiled(add_to_hearers, hearing.engine) or add_to_hearers
     combine = compiled(fuse_sums, hearing.engine) or fuse_sums
@@ -435,4 +481,6 @@ def absorb_few(
     if pull is not None:
         prior_sum, speakers = (sums.reshape(*prior.shape, 4)[..., part] for part in (2, 3))
         pull[...] = consensus_pull(prior, prior_var, prior_sum, speakers, beta)
+        if heard is not None:
+            heard[...] = speakers
     return mean, var

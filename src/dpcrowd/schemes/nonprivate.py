@@ -22,7 +22,7 @@ class NonPrivate(FilterScheme):
     keeps_raw_counts = True  # between observing and hearing, what it is about to send
 
     def start(self, setting: Setting) -> FilterState:
-        return FilterState(**filter_start(setting))
+        return FilterState(**filter_start(setting, consensus=self.reach == "one-hop"))
 
     def plan(self, state: FilterState, slot: int, shares: NDArray[np.float64]) -> Plan:
         prior, prior_var = self.predict(state, slot)

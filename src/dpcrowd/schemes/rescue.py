@@ -68,7 +68,7 @@ class RescueScheme(FilterScheme):
         shape = (setting.servers, setting.regions)
         divides = self.grouping != "none" and setting.observation == "binomial" and setting.form == "diagonal"
         return RescueState(
-            **filter_start(setting),
+            **filter_start(setting, consensus=self.reach == "one-hop"),
             divided=DividedSums.none(*shape) if divides and setting.model.course is None else None,
             joint=self.grouping == "none",
             controllers=pid.start(*shape, setting.tuning.integral_window),

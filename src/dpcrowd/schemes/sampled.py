@@ -74,7 +74,7 @@ class SampledScheme(FilterScheme):
         amount = self._amount(guarantee, setting)
         columns = 1 if setting.accounting == "sound" else setting.regions
         return SampledState(
-            **filter_start(setting),
+            **filter_start(setting, consensus=self.reach == "one-hop"),
             controllers=pid.start(setting.servers, setting.regions, setting.tuning.integral_window),
             samples=np.zeros((setting.servers, columns), dtype=np.int64),
             amount=amount,

@@ -32,6 +32,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.filters.learning import complete_banks
 from dpcrowd.network.hearing import Hearing, inbox_hearing
+from dpcrowd.network.mixing import Mixing
 from dpcrowd.privacy import Noise, check_noise
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.account_ledger import AccountLedger
@@ -90,6 +91,8 @@ class Server:
     share       the public part of the population that it sees, 0 < share <= 1
     max_degree  the largest number of neighbours of any server in the network, which sets the consensus step
     beta        the consensus step itself, instead of `max_degree`
+    mixing      what the links of the network do to errors (`dpcrowd.network.mixing`), as (1, 1) arrays; without it,
+                nothing is taken to be averaged away, and intervals of schemes with a consensus are rather too wide
     account     the account from which it spends; without one, it has a ledger of its own, as in a simulation
 
     Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation.
@@ -113,6 +116,7 @@ class Server:
         share: float | Floats,
         max_degree: int = 0,
         beta: float | None = None,
+        mixing: Mixing | None = None,
         account: Account | None = None,
         allow_simulated_noise: bool = False,
     ) -> None:
@@ -133,6 +137,7 @@ class Server:
         self._shares = shares
         growth = setting.model.growth
         self._gain = default_gain(max_degree, growth) if beta is None else check_gain(beta, max_degree, growth)
+        self._mixing = mixing
         self._ledger = None if account is None else _live_ledger(account, scheme, setting)
         self._run = Run(scheme, setting, self._ledger)
         self._state = self._run.start()
@@ -359,7 +364,7 @@ class Server:
         by_sender = {sender: m for sender, m in by_sender.items() if m.speaks.any() or sender == self.number}
         inbox = type(own).stack([by_sender[sender] for sender in sorted(by_sender)])
         sums = self.scheme.reach in ("one-hop", "flooding")
-        hearing = inbox_hearing(self._gain) if sums else Hearing()
+        hearing = inbox_hearing(self._gain, self._mixing) if sums else Hearing()
         del by_sender[self.number]
         self._innovations = self._message_innovations(plan, by_sender)
         self._of_sums = np.zeros(self._innovations.shape, dtype=np.bool_)

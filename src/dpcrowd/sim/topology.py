@@ -21,6 +21,7 @@ from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.costs import components, flood_cost, flood_reach, link_reach
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hearing, one_hop_hearing
+from dpcrowd.network.mixing import Mixing, changing_mixing, mixing_of
 from dpcrowd.network.random_graph import LATENCY_MS, RandomGraph, draw_latency
 from dpcrowd.network.topologies import TOPOLOGIES, build
 from dpcrowd.plugins import Plugin, find_plugin
@@ -126,7 +127,14 @@ class SlotLinks:
 
     @cached_property
     def _one_hop(self) -> Hearing:
-        return one_hop_hearing(self.graph, self.gain, self._engine)
+        return one_hop_hearing(self.graph, self.gain, self._engine, lambda: self._mixing)
+
+    @cached_property
+    def _mixing(self) -> Mixing:
+        if not self.same:
+            return changing_mixing(self.graph.degree, self.runs)
+        sources, targets, _ = self.graph.pairs()
+        return mixing_of(self.graph.servers, sources, targets)
 
     @cached_property
     def _flooded(self) -> Hearing:

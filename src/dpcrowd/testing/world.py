@@ -18,6 +18,7 @@ from dpcrowd.filters import default_gain
 from dpcrowd.network.costs import components
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, central_hearing, flooded_hearing, one_hop_hearing
+from dpcrowd.network.mixing import Mixing, mixing_of
 from dpcrowd.network.random_graph import RandomGraph
 from dpcrowd.privacy import Noise, SeededNoise
 from dpcrowd.schemes.base import Release, Scheme, Setting, run_slot
@@ -113,11 +114,14 @@ def make_world(
     return World(counts.astype(np.int64), shares, graphs, seed)
 
 
-def hearing_of(scheme: Scheme, graphs: Sequence[Graph], gain: float) -> Hearing:
-    """Return who hears whom when each of the graphs is one run of a batch."""
+def hearing_of(scheme: Scheme, graphs: Sequence[Graph], gain: float, *, fixed: bool = True) -> Hearing:
+    """Return who hears whom when each of the graphs is one run of a batch; `fixed`: whether links stay what they are.
+
+    Of links that change, nobody knows what they do to errors: a server of such a world is told nothing, either.
+    """
     graph = union(list(graphs))
     if scheme.reach == "one-hop":
-        return one_hop_hearing(graph, gain)
+        return one_hop_hearing(graph, gain, mixing=(lambda: links_mixing(graph)) if fixed else None)
     if scheme.reach == "flooding":
         return flooded_hearing(components(graph))
     if scheme.reach == "central":
@@ -129,7 +133,13 @@ def hearing_of(scheme: Scheme, graphs: Sequence[Graph], gain: float) -> Hearing:
 
 def hearings(scheme: Scheme, world: World) -> list[Hearing]:
     """Return who hears whom, for each graph of a world."""
-    return [hearing_of(scheme, [graph], world.gain) for graph in world.graphs]
+    return [hearing_of(scheme, [graph], world.gain, fixed=len(world.graphs) == 1) for graph in world.graphs]
+
+
+def links_mixing(graph: Graph) -> Mixing:
+    """Return what the links of a graph do to errors."""
+    sources, targets, _ = graph.pairs()
+    return mixing_of(graph.servers, sources, targets)
 
 
 def play(

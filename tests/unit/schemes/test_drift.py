@@ -8,7 +8,7 @@ from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.drift import Pulled
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.snapshot import load_into, pack
-from schemes_support import Guarantee, bits, make_setting, without_drift
+from schemes_support import Guarantee, bits, make_server, make_setting, make_world, without_drift
 from schemes_support_transfer import CHANGED, Live, of_regions, predicted, run, taken
 
 SETTINGS = {"servers": 6, "density": 0.6, "runs": 1, "jobs": 1, "shares": "partition", "epsilon": 20.0}
@@ -45,6 +45,41 @@ def test_intervals_follow_a_trend(name, monkeypatch):
     assert (learned.variances > plain.variances).any()
     assert np.array_equal(learned.estimates, plain.estimates, equal_nan=True)
     assert np.array_equal(learned.frequency, plain.frequency)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dpcrowd", "dpcrowd-w"])
+def test_the_consensus_makes_estimates_as_sure_as_it_can(name):
+    """Weak samples of 12 servers are averaged by it: a variance of the samples that a server has heard itself gives
+    intervals that contain the truth nearly always."""
+    moves = np.random.default_rng(8).normal(0.0, 20.0, (150, 4)).cumsum(axis=0)
+    data = dpcrowd.counts_from_array((2000 + moves).astype(np.int64), process_var=400.0)
+    options = {"servers": 12, "density": 0.3, "runs": 4, "jobs": 1, "epsilon": 0.05, "turnover": 1.0}
+    length = {} if name == "dpcrowd" else {"window": 20}
+    coverage = dpcrowd.simulate(name, data, shares="partition", observation="binomial", **length, **options)[
+        name
+    ].coverage95
+    assert 0.93 < coverage.mean() < 0.985
+
+
+def test_a_consensus_from_before_continues():
+    """A server that was stopped before the gain was followed keeps its account, and must not take what it has forgotten
+    for what it knows exactly."""
+    world = make_world(2, 3, 2, 12)
+    setting = make_setting(1, 2, Guarantee.window(4, 3.0), observation="binomial")
+    before, after = (make_server(world, "dpcrowd-w", setting, 0) for _ in range(2))
+    for slot in range(8):
+        before.observe(slot, world.counts[slot, 0])
+        before.hear({})
+    saved = pack(before._state, "state")
+    assert any(".mixed." in key for key in saved)
+    load_into(after._state, {key: array for key, array in saved.items() if ".mixed." not in key}, "state")
+    after._slot = before.slot
+    variances = []
+    for server in (before, after):
+        server.observe(8, world.counts[8, 0])
+        variances.append(server.hear({}).variance)
+    assert (variances[1] >= 0.999 * variances[0]).all()
 
 
 MEMORY = {"dpcrowd-w": "drift", "dpcrowd-plus": "drift", "kalman-uniform": "drift", "sample": "repeated"}

@@ -21,6 +21,7 @@ from dpcrowd.models.file import parse_model
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SlotTimes
 from dpcrowd.network.arrivals import NEVER
+from dpcrowd.network.mixing import Mixing, mixing_of
 from dpcrowd.node.config.kinds import Section, about
 from dpcrowd.node.config.links import Links, TimedLink
 from dpcrowd.node.config.network_checks import check_network, probable_mistakes
@@ -286,6 +287,19 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
     def neighbours(self, name: str, slot: int) -> tuple[str, ...]:
         """Return the one-hop neighbours of a server in a slot, in the order of their numbers."""
         return tuple(self.servers[number].name for number in self.timed.neighbours(self.number_of(name), slot))
+
+    def mixing(self, name: str) -> Mixing | None:
+        """Return what the links of the revision's first slot do to a server's errors; None: there is no consensus."""
+        if self.scheme().reach != "one-hop":
+            return None
+        number = self.number_of(name)
+        return Mixing(*(part[number : number + 1] for part in self._mixing))
+
+    @cached_property
+    def _mixing(self) -> Mixing:
+        links = [link for link in self.timed_links() if link.holds(max(self.valid_from_slot, 0))]
+        ends = np.array([(link.low, link.high) for link in links], dtype=np.int64).reshape(-1, 2)
+        return mixing_of(len(self.servers), ends[:, 0], ends[:, 1])
 
     def max_degree(self, first: int | None = None, until: int | None = None) -> int:
         """Return the largest number of neighbours of any server in slots first <= t < until; default: all slots."""
