@@ -62,6 +62,7 @@ __all__ = [
     "drawn",
     "every_case",
     "every_private_case",
+    "filter_alone",
     "fingerprint",
     "guarantee_for",
     "hearing_of",
@@ -273,3 +274,9 @@ def without_drift(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let schemes release the variance that their filter has, without what samples show of the drift."""
     for module in ("filtering", "sample"):
         monkeypatch.setattr(f"dpcrowd.schemes.{module}._learns_drift", lambda setting: False)
+
+
+def filter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let schemes release the variance of Algorithm 1, which knows neither drift nor what a consensus averages away."""
+    without_drift(monkeypatch)
+    monkeypatch.setattr("dpcrowd.schemes.filtering.start_mixed", lambda variance: None)

@@ -29,10 +29,10 @@ from dpcrowd.arrays import Floats
 from dpcrowd.filters.shared_errors import follow_shared, start_shared
 from dpcrowd.filters.staying import kept_part
 
-__all__ = ["Links", "Mixed", "follow_mixed", "start_mixed"]
+__all__ = ["LinkEffect", "Mixed", "follow_mixed", "start_mixed"]
 
 
-class Links(NamedTuple):
+class LinkEffect(NamedTuple):
     """What the links of a network do to errors, broadcastable to (N, d); see `network.mixing`."""
 
     size: Floats
@@ -68,7 +68,7 @@ def follow_mixed(
     posterior_var: Floats,
     carried: Floats,
     pull: Floats,
-    links: Links,
+    links: LinkEffect,
 ) -> Mixed:
     """Return the memory after a slot.
 
@@ -76,7 +76,7 @@ def follow_mixed(
     carried   a
     pull      C n, the gain of the consensus times the number of neighbours whose priors were fused
 
-    >>> one, two = np.ones((1, 1)), Links(np.array([[2.0]]), np.array([[1.0]]), np.array([[2.0]]))
+    >>> one, two = np.ones((1, 1)), LinkEffect(np.array([[2.0]]), np.array([[1.0]]), np.array([[2.0]]))
     >>> mixed = follow_mixed(start_mixed(np.inf * one), np.inf * one, np.inf * one, 4.0 * one, one, 0.0 * one, two)
     >>> float(mixed.var[0, 0])  # two servers hear the same samples, and nothing is mixed
     4.0

@@ -38,7 +38,7 @@ from dpcrowd.filters.drift import (
     start_drift,
 )
 from dpcrowd.filters.learning import Bank, Beliefs, Priors, beliefs_of, combined, predict_bank, start_bank, update_bank
-from dpcrowd.filters.mixed import Links, Mixed, follow_mixed, start_mixed
+from dpcrowd.filters.mixed import LinkEffect, Mixed, follow_mixed, start_mixed
 from dpcrowd.filters.offset import Fused, fused_innovations
 from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, group_sums, measured_by_sums
 from dpcrowd.filters.staying import StayingUsers, follow_staying, kept_part
@@ -53,7 +53,7 @@ from dpcrowd.schemes.perturb import perturb_counts
 
 __all__ = ["FilterScheme", "FilterState", "absorb_few", "few_speak", "filter_start", "filter_variance"]
 
-_UNLINKED = Links(np.ones(1), np.zeros(1), np.ones(1))
+_UNLINKED = LinkEffect(np.ones(1), np.zeros(1), np.ones(1))
 """Where nobody knows how servers are linked, nothing is taken to be averaged away."""
 _FEW = 0.4
 """Above this share of speakers, reading what each server hears is faster than adding to what others hear."""
@@ -242,7 +242,7 @@ class FilterScheme(Scheme):
         known = np.isfinite(plan.prior_var)
         own = self._speaks(plan)[:, None] & known  # a server that speaks has heard its own prior, too
         pull = np.where(known, consensus_gain(plan.prior_var, hearing.gain), 0.0) * (state.heard - own)
-        links = _UNLINKED if hearing.mixing is None else Links(*hearing.mixing())
+        links = _UNLINKED if hearing.mixing is None else LinkEffect(*hearing.mixing())
         carried = state.setting.model.carried(plan.slot)
         state.mixed = follow_mixed(mixed, before, plan.prior_var, state.posterior_var, carried, pull, links)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.filters import consensus_gain, default_gain, fuse
-from dpcrowd.filters.mixed import Links, follow_mixed, start_mixed
+from dpcrowd.filters.mixed import LinkEffect, follow_mixed, start_mixed
 from dpcrowd.network.mixing import mixing_of
 
 RUNS, SLOTS = 1500, 80
@@ -27,7 +27,7 @@ def run(kind: str, servers: int, speaking: float, q: float, noise: float) -> tup
     sources, targets = links_of(kind, servers)
     hears = np.eye(servers)
     hears[sources, targets] = hears[targets, sources] = 1.0
-    links = Links(*mixing_of(servers, sources, targets))
+    links = LinkEffect(*mixing_of(servers, sources, targets))
     beta = default_gain(int(hears.sum(axis=1).max()) - 1)
     truth = rng.normal(0.0, np.sqrt(50.0), (1, RUNS))
     mean, var = np.zeros((servers, RUNS)), np.full((servers, RUNS), 50.0)
@@ -65,9 +65,9 @@ def test_weak_samples_are_averaged_over_the_whole_network() -> None:
 
 def test_nothing_is_gained_where_nobody_is_heard() -> None:
     """A server whose neighbours are down must not believe that it is averaged with them."""
-    links = Links(*mixing_of(20, *links_of("ring", 20)))
+    links = LinkEffect(*mixing_of(20, *links_of("ring", 20)))
     one = np.ones((1, 1))
-    links = Links(*(part[:1] for part in links))
+    links = LinkEffect(*(part[:1] for part in links))
     mixed, var = start_mixed(np.inf * one), np.inf * one
     for _ in range(30):
         prior = var + 1.0

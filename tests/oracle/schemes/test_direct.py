@@ -16,13 +16,13 @@ from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.registry import make_scheme
-from schemes_support import World, drawn, laplace_var, make_world, play, without_drift
+from schemes_support import World, drawn, filter_alone, laplace_var, make_world, play
 
 
 @pytest.fixture(autouse=True)
 def _variances_of_the_filter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What drift adds is beside the filter (`unit/schemes/test_drift.py`)."""
-    without_drift(monkeypatch)
+    filter_alone(monkeypatch)
 
 
 NANO = 10**9

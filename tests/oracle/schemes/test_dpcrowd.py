@@ -21,13 +21,13 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.tuning import Tuning
-from schemes_support import World, drawn, laplace_var, make_world, play, without_drift
+from schemes_support import World, drawn, filter_alone, laplace_var, make_world, play
 
 
 @pytest.fixture(autouse=True)
 def _variances_of_the_filter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What drift adds is beside the filter (`unit/schemes/test_drift.py`)."""
-    without_drift(monkeypatch)
+    filter_alone(monkeypatch)
 
 
 NANO = 10**9

@@ -85,6 +85,9 @@ def test_what_the_consensus_adds_is_part_of_the_variance() -> None:
     assert drift_var(drift)[0, 0] == 36.0
     drift = keep_drift(carry_drift(drift, np.zeros((1, 1)), np.ones(()), 1.0), np.ones((1, 1)), np.full((1, 1), 0.5))
     assert drift_var(drift)[0, 0] == 9.0
+    averaged = np.full((1, 1), 4.0)  # noise that it averages away is no error
+    assert drift_var(drift, averaged)[0, 0] == 5.0
+    assert drift_var(drift, 3.0 * averaged)[0, 0] == 0.0
 
 
 def test_sums_of_information_say_the_same_as_posteriors() -> None:
