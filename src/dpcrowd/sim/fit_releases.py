@@ -106,7 +106,9 @@ def fit_releases(
     releases = releases if span is None else _cut(releases, span, table.file)
     slots, times = releases.slots, releases.times
     if len(slots) < 3:
-        raise BadInput(f"{table.file} has releases of {len(slots)} slots; a model needs at least 3.")
+        one = "" if len(slots) == 1 else "s"
+        hint = "" if span is None else f" in span {span} (0:1 is slot 0 alone; fractions have a point: 0:1.0)"
+        raise BadInput(f"{table.file} has releases of {len(slots)} slot{one}{hint}; a model needs at least 3.")
     first = int(slots[0])
     (value, noise), earlier, notes = _measurements(releases, made_with, process_var)
     number = np.isfinite(noise).sum(axis=0)

@@ -189,6 +189,7 @@ class NetworkPlan:
             "goal_reached": self.goal_reached,
             "solved": None if self.solution is None else {self.solution.variable: self.solution.value},
             "groups": None if self.groups is None else dict(vars(self.groups)),
+            "notes": list(self.remarks),  # what they are called everywhere else
             "remarks": list(self.remarks),
         }
 

@@ -60,6 +60,7 @@ def test_traffic_is_that_of_a_simulation(reach: Any) -> None:
 def test_the_summary_is_json_and_complete(small: NetworkPlan) -> None:
     """Programs read it."""
     summary = json.loads(json.dumps(small.summary()))
+    assert summary["notes"] == summary["remarks"] == list(small.remarks), "both names, for old and for new readers"
     assert [region["region"] for region in summary["regions"]] == ["north", "old town"]
     assert summary["traffic"]["packets_per_day"] == pytest.approx(96 * small.traffic.packets_per_slot)
     assert summary["traffic"]["heartbeats_per_day"] == pytest.approx(96 * small.traffic.heartbeats_per_slot)
