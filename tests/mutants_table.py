@@ -712,8 +712,8 @@ MUTANTS = (
     Mutant(
         "a-ring-mixes-like-a-complete-network",
         "network/mixing.py",
-        "(len(values) / (1.0 / values).sum())",
-        "values.mean()",
+        "weight.sum(axis=1) / (weight / values[1:]).sum(axis=1)",
+        "values[1:].mean()",
         "On networks that mix slowly, intervals are too narrow.",
         ("unit/network/test_mixing.py",),
     ),

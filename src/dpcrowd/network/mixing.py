@@ -1,16 +1,19 @@
-"""How fast the links of a network mix what its servers know, in three numbers that everybody can compute.
+"""How fast the links of a network mix what its servers know, in three numbers of each server that all can compute.
 
 A consensus step of gain c per speaking neighbour replaces the servers' errors e by (I - c L) e, where L is the
-Laplacian of the links. Along an eigenvector of L with the eigenvalue l an error shrinks by 1 - c l per step: the
-average of a component stays (l = 0), and everything else dies out. The rest is followed as if all of it shrank at one
-rate, the harmonic mean of the other eigenvalues, since what lasts is in proportion to 1/l:
+Laplacian of the links. Along an eigenvector u of L with the eigenvalue l an error shrinks by 1 - c l per step: the
+average of a component stays (l = 0), and everything else dies out. A sample is heard by its server and all neighbours,
+so its noise is mostly along eigenvectors that die out slowly: with the adjacency A, g = |(I + A) u|^2 of it is along u.
+What lasts of it is in proportion to g/l. A server follows the rest as if all of it shrank at one rate, weighted by how
+much of each eigenvector it has itself:
 
-    rate = (harmonic mean of the eigenvalues above 0) / (mean degree)            per neighbour that speaks
+    rate_i = sum_u u_i^2 g / (sum_u u_i^2 g/l) / degree_i                        per neighbour that speaks
 
-A sample is heard by its server and all neighbours, so its noise is not spread evenly over the eigenvectors. With
-J_i = 1 + degree_i servers that hear sample i, the noise of one slot has, along the average,
+With J_i = 1 + degree_i servers in reach, of all samples of a component of n servers a server hears J_i, and if it heard
+all of them, the variance of their noise would be J_i/n of what it is. Samples that more servers hear count more in the
+average of the network than others, which costs the factor mean(J^2)/mean(J)^2:
 
-    focus = mean(J^2) / mean(J)           times the variance that it has in the estimate of one server
+    focus_i = min(n, J_i mean(J^2)/mean(J)^2)
 
 Links that are drawn anew in every slot are on average those of a complete graph: all eigenvalues are alike.
 """
@@ -26,6 +29,7 @@ from dpcrowd.arrays import Floats
 
 __all__ = ["Mixing", "changing_mixing", "mixing_of"]
 
+_LITTLE = 1e-9
 _LARGEST = 1000
 """Eigenvalues of larger components are not computed: there, nothing is taken to be mixed."""
 
@@ -35,7 +39,7 @@ class Mixing(NamedTuple):
 
     size   the number of servers that its own messages reach, directly or not, with itself
     rate   see above; 0: nothing is mixed
-    focus  see above
+    focus  how many servers' samples a server hears, corrected as above
     """
 
     size: Floats
@@ -58,7 +62,7 @@ def mixing_of(servers: int, sources: NDArray[np.integer], targets: NDArray[np.in
         size[members] = len(members)
         focus[members] = _focus(degree[members])
         if len(members) <= _LARGEST:
-            rate[members] = _rate(members, sources, targets)
+            rate[members] = _rates(members, sources, targets) / degree[members]
     return Mixing(size[:, None], rate[:, None], focus[:, None])
 
 
@@ -70,28 +74,30 @@ def changing_mixing(degree: NDArray[np.integer], runs: int) -> Mixing:
     ([3.0, 3.0, 3.0, 3.0, 3.0, 3.0], [1.5])
     """
     servers = len(degree) // runs
-    focus = np.repeat([_focus(one) for one in degree.reshape(runs, servers)], servers)
+    focus = np.concatenate([_focus(one) for one in degree.reshape(runs, servers)])
     rate = servers / (servers - 1) if servers > 1 else 0.0
     every = np.ones((len(degree), 1))
     return Mixing(servers * every, rate * every, focus[:, None])
 
 
-def _focus(degree: NDArray[np.integer]) -> float:
+def _focus(degree: NDArray[np.integer]) -> Floats:
     heard = 1.0 + degree
-    return float(np.square(heard).mean() / heard.mean())
+    return np.asarray(np.minimum(heard * np.square(heard).mean() / np.square(heard.mean()), len(heard)))
 
 
-def _rate(members: NDArray[np.integer], sources: NDArray[np.integer], targets: NDArray[np.integer]) -> float:
-    """Return the rate of one component of the links."""
+def _rates(members: NDArray[np.integer], sources: NDArray[np.integer], targets: NDArray[np.integer]) -> Floats:
+    """Return the mean eigenvalue of each server of one component, weighted as above."""
     place = np.full(int(max(sources.max(), targets.max())) + 1, -1)
     place[members] = np.arange(len(members))
     inside = place[sources] >= 0
     one, other = place[sources[inside]], place[targets[inside]]
-    laplacian = np.zeros((len(members), len(members)))
-    laplacian[one, other] = laplacian[other, one] = -1.0
-    np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
-    values = np.linalg.eigvalsh(laplacian)[1:]
-    return float((len(values) / (1.0 / values).sum()) / np.trace(laplacian) * len(members))
+    linked = np.zeros((len(members), len(members)))
+    linked[one, other] = linked[other, one] = 1.0
+    values, vectors = np.linalg.eigh(np.diag(linked.sum(axis=1)) - linked)
+    noise = np.square(vectors + linked @ vectors).sum(axis=0)
+    # Where all servers hear the same samples nothing is left to be mixed, and any rate is right.
+    weight = np.square(vectors[:, 1:]) * (noise[1:] + _LITTLE)
+    return np.asarray(weight.sum(axis=1) / (weight / values[1:]).sum(axis=1))
 
 
 def _components(servers: int, sources: NDArray[np.integer], targets: NDArray[np.integer]) -> list[NDArray[np.integer]]:

@@ -15,14 +15,20 @@ RUNS, SLOTS = 1500, 80
 def links_of(kind: str, servers: int) -> tuple[np.ndarray, np.ndarray]:
     if kind == "complete":
         return np.triu_indices(servers, 1)
+    if kind == "two groups":
+        one, other = np.triu_indices(servers // 2, 1)
+        half = servers // 2
+        return np.concatenate([one, one + half, [half - 1]]), np.concatenate([other, other + half, [half]])
     numbers = np.arange(servers)
+    if kind == "star":
+        return np.zeros(servers - 1, dtype=np.int64), numbers[1:]
     step = {"ring": (1,), "ring of four": (1, 3)}[kind]
     ends = [(numbers, (numbers + one) % servers) for one in step]
     return np.concatenate([one for one, _ in ends]), np.concatenate([other for _, other in ends])
 
 
-def run(kind: str, servers: int, speaking: float, q: float, noise: float) -> tuple[float, float, float]:
-    """Return the mean squared error of the filters, and the variances that they and the memory state, at the end."""
+def run(kind: str, servers: int, speaking: float, q: float, noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return by server the mean squared error of the filters, and the variances that they and the memory state."""
     rng = np.random.default_rng(5)
     sources, targets = links_of(kind, servers)
     hears = np.eye(servers)
@@ -43,8 +49,7 @@ def run(kind: str, servers: int, speaking: float, q: float, noise: float) -> tup
         mean, var = fuse(prior, prior_var, y, info, hears @ (speaks * prior), heard, beta)
         pull = consensus_gain(prior_var, beta) * (heard - speaks)
         mixed = follow_mixed(mixed, before, prior_var, var, np.ones(1), pull, links)
-    error = float(np.square(mean - truth).mean())
-    return error, float(var.mean()), float(mixed.var.mean())
+    return np.square(mean - truth).mean(axis=1), var.mean(axis=1), mixed.var.mean(axis=1)
 
 
 @pytest.mark.parametrize("kind", ["complete", "ring of four", "ring"])
@@ -52,15 +57,28 @@ def run(kind: str, servers: int, speaking: float, q: float, noise: float) -> tup
 def test_the_variance_is_that_of_estimates_that_are_mixed(kind: str, speaking: float, q: float, noise: float) -> None:
     """The filter's own variance is that of a server that hears its neighbours' samples alone."""
     error, alone, stated = run(kind, 20, speaking, q, noise)
-    assert 0.85 * error < stated < 1.15 * error
-    assert stated <= alone
+    assert 0.85 * error.mean() < stated.mean() < 1.15 * error.mean()
+    assert (stated <= alone + 1e-9).all()
+
+
+@pytest.mark.parametrize("kind", ["star", "two groups"])
+@pytest.mark.parametrize(("speaking", "q", "noise"), [(0.3, 0.01, 4000.0), (1.0, 1.0, 1e4), (0.3, 4.0, 100.0)])
+def test_no_server_of_an_uneven_network_is_too_sure(kind: str, speaking: float, q: float, noise: float) -> None:
+    """Two groups hardly hear of each other. The centre of a star hears everybody, and the consensus makes it worse: it
+    pulls it towards those who know less, which `drift.Pulled` is for; here, it must only gain nothing."""
+    error, alone, stated = run(kind, 20, speaking, q, noise)
+    first = 1 if kind == "star" else 0
+    assert stated[:first] == pytest.approx(alone[:first], rel=0.01)
+    assert (stated[first:] > 0.8 * error[first:]).all()
+    assert stated.mean() < 1.2 * error.mean()
+    assert (stated <= alone + 1e-9).all()
 
 
 def test_weak_samples_are_averaged_over_the_whole_network() -> None:
     """Without it, intervals of weak samples are twice as wide as they have to be."""
     error, alone, stated = run("ring of four", 20, 0.3, 0.01, 4000.0)
-    assert alone > 1.4 * error
-    assert stated < 1.2 * error
+    assert alone.mean() > 1.4 * error.mean()
+    assert stated.mean() < 1.2 * error.mean()
 
 
 def test_nothing_is_gained_where_nobody_is_heard() -> None:

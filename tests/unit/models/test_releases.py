@@ -237,7 +237,9 @@ def test_a_span_of_a_table_is_fitted_alone(tmp_path: Path, capsys: pytest.Captur
     assert main([*words, "100:300"]) == 2
     assert "span '100:300' ends at slot 300" in capsys.readouterr().err
     assert main([*words, "70:71"]) == 2
-    assert "has releases of 1 slot in span 70:71 (0:1 is slot 0 alone; fractions have a point" in capsys.readouterr().err
+    assert (
+        "has releases of 1 slot in span 70:71 (0:1 is slot 0 alone; fractions have a point" in capsys.readouterr().err
+    )
 
 
 def measured_table(path: Path, counts: Any, noise: float, estimate: Any = None, hidden: tuple[int, ...] = ()) -> Path:

@@ -19,12 +19,30 @@ def test_a_long_ring_mixes_slowly_and_a_complete_network_at_once() -> None:
     complete = mixing_of(12, sources, targets)
     assert complete.size.tolist() == [[12.0]] * 12
     assert complete.rate == pytest.approx(12.0 / 11.0)
-    assert complete.focus == pytest.approx(12.0)
+    assert complete.focus == pytest.approx(12.0), "everybody hears everything"
     long = mixing_of(12, *ring(12))
     values = 2.0 - 2.0 * np.cos(2.0 * np.pi * np.arange(1, 12) / 12)
-    assert long.rate == pytest.approx(11.0 / (1.0 / values).sum() / 2.0)
-    assert long.rate.max() < 0.5 * complete.rate.max()
+    noise = np.square(3.0 - values)  # the adjacency has the eigenvalues 2 - l
+    assert long.rate == pytest.approx(noise.sum() / (noise / values).sum() / 2.0)
+    assert long.rate.max() < 0.4 * complete.rate.max()
     assert long.focus == pytest.approx(3.0)
+
+
+def test_who_hears_everything_gains_nothing() -> None:
+    """The centre of a star would take itself for a server whose neighbours know more than it does."""
+    star = mixing_of(10, np.zeros(9, dtype=np.int64), np.arange(1, 10))
+    assert star.focus[0, 0] == 10.0
+    heard = np.array([10.0] + [2.0] * 9)
+    assert star.focus[1:, 0] == pytest.approx(2.0 * np.square(heard).mean() / np.square(heard.mean()))
+
+
+def test_two_groups_with_one_link_in_between_mix_slowly() -> None:
+    """Nearly all eigenvalues are large there, and the noise that lasts is along the small one."""
+    one, other = np.triu_indices(6, 1)
+    sources, targets = np.concatenate([one, one + 6, [5]]), np.concatenate([other, other + 6, [6]])
+    apart = mixing_of(12, sources, targets)
+    complete = mixing_of(12, *np.triu_indices(12, 1))
+    assert apart.rate.max() < 0.25 * complete.rate.min()
 
 
 def test_every_component_has_numbers_of_its_own() -> None:
@@ -62,5 +80,5 @@ def test_links_that_are_drawn_anew_mix_like_a_complete_network() -> None:
     complete = mixing_of(4, *np.triu_indices(4, 1))
     for one, other in zip(drawn, complete, strict=True):
         assert one[:4] == pytest.approx(other)
-    assert drawn.focus[4, 0] == pytest.approx(np.square([2, 2, 3, 3]).mean() / 2.5)
+    assert drawn.focus[4, 0] == pytest.approx(2.0 * np.square([2, 2, 3, 3]).mean() / 2.5**2)
     assert changing_mixing(np.array([0]), runs=1).rate.tolist() == [[0.0]]
