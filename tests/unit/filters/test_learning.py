@@ -296,6 +296,17 @@ def test_regions_that_were_all_empty_may_fill() -> None:
     assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[30:].mean() > 0.85
 
 
+def test_a_region_that_becomes_ten_times_as_large_is_followed_for_good() -> None:
+    """A belief that forgets 2% of it per slot falls back from the new level as soon as it has found it, and its interval
+    does not contain it any more."""
+    model = ProcessModel.around(Course(np.full((1, 2), 20.0), np.full((1, 2), 20.0)), np.zeros(2))
+    truth = np.tile(np.array([200.0, 20.0]), (150, 60, 1))
+    mean, var = learned(truth, 3000.0, 14, model)
+    late = slice(60, None)
+    assert np.abs(mean - truth)[late, :, 0].mean() < 25.0
+    assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[late, :, 0].mean() > 0.9
+
+
 def test_deviations_that_last_are_recognised_in_weak_records() -> None:
     """Regions move to other levels, no farther than they deviate anyway: a filter of the model forgets it at once."""
     many, rng = 60, np.random.default_rng(9)
