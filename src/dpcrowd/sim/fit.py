@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.arrays import Floats
@@ -19,6 +20,7 @@ from dpcrowd.models.model import Model, RegionModel
 from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, check_seen_twice, duration_text
 from dpcrowd.models.trend import trend_of
 from dpcrowd.sim.data.checkins import slot_length_us
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.draw import NAMES, is_count_file, load
 from dpcrowd.sim.data.series import OneSlot, one_step_var, series_digest
@@ -30,7 +32,7 @@ __all__ = ["checked_season", "checked_source", "fit", "make_model"]
 
 
 def fit(
-    data: str | os.PathLike[str] | DataSet,
+    data: str | os.PathLike[str] | DataSet | list[Any] | NDArray[Any],
     *,
     source: str,
     season: str | int = "auto",
@@ -41,7 +43,8 @@ def fit(
 ) -> Model:
     """Fit a process model on counts, and write it to a file, if asked for.
 
-    data     a file of counts or check-ins, the name of a data set, or a loaded data set; `loading` as of `load_data`
+    data     a file of counts or check-ins, the name of a data set, a loaded data set, or an array of counts with a row
+             per slot; `loading` as of `load_data`, and of an array as of `counts_from_array`
     source   why fitting on these data costs no privacy budget: they are published, of people whom the promise does not
              cover, or earlier releases. The file carries it, and live nodes print it as the operator's assertion
     season   none, day (hour of the day), week (day of the week), hour-of-week, year (week of the year), a number of
@@ -62,6 +65,13 @@ def fit(
     for name in ("releases", "made_with"):
         if name in loading:
             raise BadInput(f"dpcrowd.fit reads counts and has no '{name}'; give releases to dpcrowd.fit_releases.")
+    if isinstance(data, np.ndarray | list):
+        data, loading = _from_array(data, loading), {}
+    if not isinstance(data, str | os.PathLike | DataSet):
+        raise BadInput(
+            f"dpcrowd.fit was given an object of type {type(data).__name__}; allowed: the path of a file, the name of a "
+            "data set, a data set of load_data or counts_from_array, or an array of counts with a row per slot."
+        )
     try:
         series, stated = _load(data, slot_length, loading)
     except OneSlot:
@@ -101,6 +111,13 @@ def fit(
     if out is not None:
         write_model(model, out)
     return model
+
+
+def _from_array(counts: list[Any] | NDArray[Any], options: dict[str, Any]) -> DataSet:
+    for name in options:
+        if name not in ("slots", "regions", "round_counts"):
+            raise BadInput(f"{name} is for files; of an array of counts, slots, regions and round_counts may be given.")
+    return counts_from_array(counts, **options)
 
 
 def checked_source(source: str) -> str:

@@ -297,8 +297,8 @@ def test_regions_that_were_all_empty_may_fill() -> None:
 
 
 def test_a_region_that_becomes_ten_times_as_large_is_followed_for_good() -> None:
-    """A belief that forgets 2% of it per slot falls back from the new level as soon as it has found it, and its interval
-    does not contain it any more."""
+    """A belief that forgets 2% of it per slot falls back from the new level as soon as it has found it, and leaves it
+    outside its interval."""
     model = ProcessModel.around(Course(np.full((1, 2), 20.0), np.full((1, 2), 20.0)), np.zeros(2))
     truth = np.tile(np.array([200.0, 20.0]), (150, 60, 1))
     mean, var = learned(truth, 3000.0, 14, model)

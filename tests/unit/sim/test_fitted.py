@@ -361,3 +361,19 @@ def test_fit_says_that_too_few_slots_leave_none_to_judge_by(series: Path, capsys
     assert "on 0 slots" not in printed
     assert main(["fit", str(series), "--source", "x", "--span", "0:29"]) == 0
     assert "too few" not in capsys.readouterr().out
+
+
+def test_an_array_is_fitted_as_the_data_set_of_it() -> None:
+    """`simulate` takes arrays; a traceback of a path that is none would be the answer of `fit`."""
+    counts = np.random.default_rng(5).poisson(30.0, (120, 2))
+    one = dpcrowd.fit(counts, source="drawn", span="0:0.5", regions=["hall", "garden"])
+    other = dpcrowd.fit(dpcrowd.counts_from_array(counts, regions=["hall", "garden"]), source="drawn", span="0:0.5")
+    assert (one.names, one.digest, one.slots) == (other.names, other.digest, 60)
+    assert [region.level for region in one.regions] == [region.level for region in other.regions]
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (counts, {"gaps": "zero"}, "gaps is for files; of an array of counts"),
+        (5, {}, "an object of type int; allowed: the path of a file"),
+    ]
+    for data, options, why in wrong:
+        with pytest.raises(BadInput, match=why):
+            dpcrowd.fit(data, source="drawn", **options)
