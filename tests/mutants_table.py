@@ -790,6 +790,22 @@ MUTANTS = (
         ("unit/filters/test_common_level.py",),
     ),
     Mutant(
+        "a-level-far-away-is-forgotten",
+        "filters/learning.py",
+        "_SLOW, _FOR_GOOD = 0.99, 0.9995",
+        "_SLOW, _FOR_GOOD = 0.99, 0.98",
+        "A region that has become ten times as large falls back from its new level, outside its interval.",
+        ("unit/filters/test_learning.py",),
+    ),
+    Mutant(
+        "no-chance-at-a-level-far-away",
+        "filters/learning.py",
+        "spread[_FAR_AWAY] += np.maximum(bank.mean[_FAR_AWAY] - bank.mean[_MODEL], 0.0)",
+        "spread[_FAR_AWAY] += 0.0",
+        "Where a region fills, intervals contain its level and not its counts.",
+        ("unit/filters/test_learning.py",),
+    ),
+    Mutant(
         "deviations-never-last",
         "filters/learning.py",
         "_COMMON_LEVEL = 0.02, 0.005, 0.05, 0.05",

@@ -128,10 +128,20 @@ class Course:
         if settled is None:  # looked up once: a thread of the API may clear what another one has found
             if len(self._settled) >= _MOST_SETTLED:
                 self._settled.clear()
-            largest = float(square.max())
-            steps = 1 if largest == 0.0 else 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest))
-            settled = self._settled[key] = self.added_var(slot, steps, transition)
+            settled = self._settled[key] = self._settle(slot, transition, square)
         return settled.copy()
+
+    def _settle(self, slot: int, transition: Floats, square: Floats) -> PerRegion:
+        """Return the sum over all slots before, or, if that is longer, over one season, which repeats itself.
+
+        Of deviations that stay for good, tens of thousands of slots are left.
+        """
+        largest = float(square.max())
+        steps = 1 if largest == 0.0 else 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest))
+        cycle = self.season // math.gcd(self.season, self.step) if self.step else 1
+        if steps <= cycle:
+            return self.added_var(slot, steps, transition)
+        return np.asarray(self.added_var(slot, cycle, transition) / (1.0 - square**cycle))
 
     @cached_property
     def level_by_noise(self) -> PerRegion:

@@ -6,8 +6,8 @@ moved. So several filters run side by side on the same records, each with its ow
     the model                 a, q                    trusted most at the start
     calmer, livelier          a, q/4; a, 4 q; a, 16 q
     another level             a close to 1, q         deviations that stay
-    a level far away          a closest to 1          deviations that stay for good, and are as large as the level
-                                                      itself, or as that of an average region: one may fill or empty
+    a level far away          a closest to 1          deviations that stay for good, and are twice as large as the
+                                                      level, or as that of an average region: one may fill or empty
     lasting deviations        a close to 1            deviations that stay, and are as large as the model says
     a crowd that grows        a, q                    around a level that moves in all regions by one factor, and does
                                                       not come back (`filters.common_level`)
@@ -97,7 +97,10 @@ _MOST_EVIDENCE = 5.0
 """By how much one slot can speak for a belief, as a logarithm: noise has long tails, and one record must not decide."""
 _FREEDOM = 6.0
 """Degrees of freedom of the t distribution whose kurtosis is that of Laplace noise."""
-_SLOW = 0.99
+_SLOW, _FOR_GOOD = 0.99, 0.9995
+"""What is left of deviations that stay, and of those that stay for good, after a slot."""
+_FAR = 2.0
+"""How far away a level may be: the typical deviation that stays for good, by the level."""
 _OF_A_BANK = re.compile(r"bank\.(mean|var|weight)$")
 _AROUND_COURSE = ((0.25, 0.06), (1.0, 0.84), (4.0, 0.06), (16.0, 0.02))  # factor of q, weight at the start
 _ANOTHER_LEVEL, _LEVEL_FAR_AWAY, _LASTING, _COMMON_LEVEL = 0.02, 0.005, 0.05, 0.05
@@ -174,8 +177,9 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
     if course is not None:
         slow = np.maximum(a, _SLOW)
         rows.append((slow, np.ones(model.regions), _ANOTHER_LEVEL))
-        stays = np.maximum(a, RETURN)
-        rows.append((stays, np.maximum(course.level_by_noise * (1.0 - stays * stays), 1.0), _LEVEL_FAR_AWAY))
+        stays = np.maximum(a, _FOR_GOOD)
+        far = np.square(_FAR) * course.level_by_noise * (1.0 - stays * stays)
+        rows.append((stays, np.maximum(far, 1.0), _LEVEL_FAR_AWAY))
         rows.append((slow, (1.0 - slow * slow) / (1.0 - a * a), _LASTING))
         rows.append((np.full(model.regions, RETURN), np.ones(model.regions), _COMMON_LEVEL))
     transition, factor, weight = (np.stack(column) for column in zip(*rows, strict=True))
@@ -328,8 +332,12 @@ def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
     trusted = _audible(_common_weights(bank, beliefs, beliefs.trust, beliefs.trust), beliefs)
     mean = _over_beliefs(_by_width(trusted, bank.var) * bank.mean)
     weight = _doubtful_weights(bank, beliefs)
+    spread = bank.var
+    if beliefs.silent[_FAR_AWAY] > 0.0:  # people whom the model does not expect come by chance as well
+        spread = spread.copy()
+        spread[_FAR_AWAY] += np.maximum(bank.mean[_FAR_AWAY] - bank.mean[_MODEL], 0.0)
     with np.errstate(invalid="ignore"):
-        var = _over_beliefs(weight * (bank.var + np.square(bank.mean - mean)))
+        var = _over_beliefs(weight * (spread + np.square(bank.mean - mean)))
     return mean, var
 
 

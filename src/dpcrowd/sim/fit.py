@@ -69,8 +69,8 @@ def fit(
         data, loading = _from_array(data, loading), {}
     if not isinstance(data, str | os.PathLike | DataSet):
         raise BadInput(
-            f"dpcrowd.fit was given an object of type {type(data).__name__}; allowed: the path of a file, the name of a "
-            "data set, a data set of load_data or counts_from_array, or an array of counts with a row per slot."
+            f"dpcrowd.fit was given an object of type {type(data).__name__}; allowed: the path of a file, the name of a"
+            " data set, a data set of load_data or counts_from_array, or an array of counts with a row per slot."
         )
     try:
         series, stated = _load(data, slot_length, loading)

@@ -307,6 +307,16 @@ def test_a_region_that_becomes_ten_times_as_large_is_followed_for_good() -> None
     assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[late, :, 0].mean() > 0.9
 
 
+def test_counts_at_a_level_far_away_vary_by_chance() -> None:
+    """Precise records show the level, not the count of the next slot: people who are there come independently."""
+    levels = np.array([[0.3, 100.0, 50.0, 20.0, 80.0, 60.0]])
+    model = ProcessModel.around(Course(levels, levels), np.zeros(6))
+    expected = np.tile(np.where(levels[0] < 1.0, 300.0, levels[0]), (100, 60, 1))
+    truth = np.random.default_rng(15).poisson(expected).astype(float)
+    mean, var = learned(truth, 100.0, 16, model)
+    assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[30:, :, 0].mean() > 0.93
+
+
 def test_deviations_that_last_are_recognised_in_weak_records() -> None:
     """Regions move to other levels, no farther than they deviate anyway: a filter of the model forgets it at once."""
     many, rng = 60, np.random.default_rng(9)
@@ -340,6 +350,7 @@ def test_the_intervals_have_the_evidence_of_the_estimate_and_no_belief_without_e
     weight = 0.8 * start + 0.2 * shared / shared.sum()
     weight = np.maximum(weight - silent, 0.0)
     spread = bank.var + (bank.mean - mean) ** 2
+    spread[-3] += bank.mean[-3] - bank.mean[1]  # people at a level far away come by chance, as all others do
     assert var == pytest.approx((weight[:, None, None] * spread).sum(axis=0) / weight.sum(), rel=1e-6)
     assert (beliefs.factor[trust > start, 0, 0] != 1.0).all()
 

@@ -69,13 +69,13 @@ def test_after_a_long_absence_it_has_fallen_back_to_the_model(name: str, learn: 
     seen = one.hear()
     model = course_model(REGIONS)
     assert (seen.estimate > model.start(0)[0]).all()
-    slot = 5000 if learn else 400  # a level that has moved in all regions may stay there for hundreds of slots
+    slot = 40_000 if learn else 400  # a level far away may stay there for thousands of slots
     late = absent(one, slot)
     mean, var = model.start(slot)
     assert late.estimate == pytest.approx(mean, rel=1e-3 if learn else 1e-6)
     assert (late.variance >= 0.9 * var).all()
-    # A learner that one record has shown another level keeps the doubt: by as much as an average level, at most.
-    doubt = np.square(np.maximum(mean, mean.mean()))
+    # A learner that one record has shown another level keeps the doubt: by as much as twice an average level, at most.
+    doubt = np.square(2.0 * np.maximum(mean, mean.mean()))
     assert (late.variance <= (30.0 * var + 1.1 * doubt if learn else 1.01 * var)).all()
 
 
