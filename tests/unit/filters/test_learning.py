@@ -313,8 +313,8 @@ def test_counts_at_a_level_far_away_vary_by_chance() -> None:
     model = ProcessModel.around(Course(levels, levels), np.zeros(6))
     expected = np.tile(np.where(levels[0] < 1.0, 300.0, levels[0]), (100, 60, 1))
     truth = np.random.default_rng(15).poisson(expected).astype(float)
-    mean, var = learned(truth, 100.0, 16, model)
-    assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[30:, :, 0].mean() > 0.93
+    mean, var = learned(truth, 1000.0, 16, model)
+    assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[30:, :, 0].mean() > 0.95
 
 
 def test_deviations_that_last_are_recognised_in_weak_records() -> None:
