@@ -32,7 +32,7 @@ def test_a_running_cluster_of_one_worker_gives_the_same_bits() -> None:
     # What a cluster that runs already logs of itself is its own matter, and a restarted worker says that it is back.
     # It gives up a task that has killed two workers, not four: each of them takes a second to start.
     environment = {"DASK_LOGGING__DISTRIBUTED": "error", "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
-    check_running(run_script("running", "dask", "", environment=environment))
+    check_running(run_script("running", "dask", "", environment=environment, quiet=False))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals, pipes and signals of POSIX systems")
