@@ -272,8 +272,8 @@ def make_server(world: World, name: str, setting: Setting, number: int) -> Serve
 
 def without_drift(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let schemes release the variance that their filter has, without what samples show of the drift."""
-    for module in ("filtering", "sample"):
-        monkeypatch.setattr(f"dpcrowd.schemes.{module}._learns_drift", lambda setting: False)
+    monkeypatch.setattr("dpcrowd.schemes.filtering.start_drift", lambda variance: None)
+    monkeypatch.setattr("dpcrowd.schemes.sample._learns_drift", lambda setting: False)
 
 
 def filter_alone(monkeypatch: pytest.MonkeyPatch) -> None:

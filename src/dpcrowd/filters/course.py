@@ -132,9 +132,8 @@ class Course:
         return settled.copy()
 
     def _settle(self, slot: int, transition: Floats, square: Floats) -> PerRegion:
-        """Return the sum over all slots before, or, if that is longer, over one season, which repeats itself.
-
-        Of deviations that stay for good, tens of thousands of slots are left.
+        """Return the sum over all earlier slots. A season repeats itself: where more slots than one season count, its
+        sum is enough. Deviations that stay for good would need tens of thousands of slots.
         """
         largest = float(square.max())
         steps = 1 if largest == 0.0 else 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest))

@@ -104,7 +104,7 @@ _FAR = 2.0
 _OF_A_BANK = re.compile(r"bank\.(mean|var|weight)$")
 _AROUND_COURSE = ((0.25, 0.06), (1.0, 0.84), (4.0, 0.06), (16.0, 0.02))  # factor of q, weight at the start
 _ANOTHER_LEVEL, _LEVEL_FAR_AWAY, _LASTING, _COMMON_LEVEL = 0.02, 0.005, 0.05, 0.05
-_CALMER, _LIVELIEST = 0.2, 0.15
+_TRUST_IN_CALM, _TRUST_IN_LIVELY = 0.2, 0.15
 """Weights of the calmest and of the liveliest belief at the start of an estimate, beside those of the others."""
 _CALM, _MODEL, _LIVELY, _FAR_AWAY, _COMMON = 0, 1, 3, -3, -1  # where these beliefs are
 _SILENT = (0.02, 0.05)
@@ -185,7 +185,7 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
     transition, factor, weight = (np.stack(column) for column in zip(*rows, strict=True))
     trust, silent = weight.copy(), np.zeros((len(weight), 1, 1))
     if course is not None:
-        trust[_CALM], trust[_LIVELY] = _CALMER, _LIVELIEST
+        trust[_CALM], trust[_LIVELY] = _TRUST_IN_CALM, _TRUST_IN_LIVELY
         silent[_FAR_AWAY], silent[_COMMON] = _SILENT
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
     return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint)

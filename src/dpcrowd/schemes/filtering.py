@@ -125,7 +125,7 @@ def filter_start(setting: Setting, *, consensus: bool = False) -> dict[str, Any]
         "slot": np.array(-1) if course else None,
         "bank": start_bank(setting.model, servers, -1) if setting.learn and not matrix else None,
         "staying": _start_staying(setting),
-        "drift": start_drift(posterior_var) if _learns_drift(setting) else None,
+        "drift": start_drift(posterior_var) if _own_intervals(setting) else None,
         "mixed": start_mixed(posterior_var) if consensus and _own_intervals(setting) else None,
     }
 
@@ -135,14 +135,9 @@ def _own_intervals(setting: Setting) -> bool:
     return setting.observation == "binomial" and setting.form == "diagonal"
 
 
-def _learns_drift(setting: Setting) -> bool:
-    """Whether intervals learn how far the crowd moves."""
-    return _own_intervals(setting)
-
-
 def _start_staying(setting: Setting) -> StayingUsers | None:
     """Return the memory of persistent deviations before the first slot, where there are people who stay."""
-    if setting.turnover == 1.0 or setting.observation != "binomial" or setting.form != "diagonal":
+    if setting.turnover == 1.0 or not _own_intervals(setting):
         return None
     shape = (setting.servers, setting.regions)
     return StayingUsers(np.zeros(shape), np.zeros(shape))
