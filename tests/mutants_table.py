@@ -743,7 +743,7 @@ MUTANTS = (
     ),
     Mutant(
         "regions-learn-alone",
-        "filters/learning.py",
+        "filters/bank_estimate.py",
         "for _ in range(_STEPS):",
         "for _ in range(0):",
         "A crowd that is livelier everywhere is noticed as late as if it had one region.",
@@ -751,7 +751,7 @@ MUTANTS = (
     ),
     Mutant(
         "crowds-never-leave-together",
-        "filters/learning.py",
+        "filters/bank_estimate.py",
         "_ODDS_TOGETHER = math.log(0.25)",
         "_ODDS_TOGETHER = -1e9",
         "A crowd that grows in all regions is noticed as late as in one of them.",
@@ -759,7 +759,7 @@ MUTANTS = (
     ),
     Mutant(
         "calm-regions-narrow-intervals-together",
-        "filters/learning.py",
+        "filters/bank_estimate.py",
         "_common_weights(bank, beliefs, start, shared / shared.sum())",
         "_common_weights(bank, beliefs, start, start)",
         "What all regions have in common counts once for each, and a calm time makes every interval too narrow.",
@@ -799,9 +799,9 @@ MUTANTS = (
     ),
     Mutant(
         "no-chance-at-a-level-far-away",
-        "filters/learning.py",
-        "spread[_FAR_AWAY] += np.maximum(bank.mean[_FAR_AWAY] - bank.mean[_MODEL], 0.0)",
-        "spread[_FAR_AWAY] += 0.0",
+        "filters/bank_estimate.py",
+        "spread[FAR_AWAY] += np.maximum(bank.mean[FAR_AWAY] - bank.mean[MODEL], 0.0)",
+        "spread[FAR_AWAY] += 0.0",
         "Where a region fills, intervals contain its level and not its counts.",
         ("unit/filters/test_learning.py",),
     ),
@@ -871,9 +871,9 @@ MUTANTS = (
     ),
     Mutant(
         "estimate-doubts-like-the-interval",
-        "filters/learning.py",
-        "mean = _over_beliefs(_by_width(trusted, bank.var) * bank.mean)",
-        "mean = _over_beliefs(trusted * bank.mean)",
+        "filters/bank_estimate.py",
+        "mean = over_beliefs(_by_width(trusted, bank.var) * bank.mean)",
+        "mean = over_beliefs(trusted * bank.mean)",
         "Where records are weak, the estimate is worse than the model alone.",
         ("unit/filters/test_learning.py",),
     ),

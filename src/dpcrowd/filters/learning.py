@@ -21,38 +21,11 @@ records:
 L is the density of Student's t with 6 degrees of freedom, scaled to that variance: it has the fourth moment of Laplace
 noise. With a normal density the tails of the noise would speak for livelier beliefs, which then follow the noise.
 
-**What the regions have in common.** A series rarely leaves its past in one region alone, and the records of one region
-may say little. So the start is learned from all regions (empirical Bayes): the evidence weight_k / start_k of every
-region is weighed with one common start, the mean weight of the regions and of n0 more that believe what was believed at
-the beginning. It is found by some steps of expectation and maximisation.
-
-A crowd that grows, or moves to another level, does so in most regions. So with a chance of one in five one and the same
-belief is right in all of them. Its evidence is the product over the regions, which is clear long before that of any
-single one, and Bayes' rule says how much each of the two counts:
-
-    together:  start_k prod_i evidence_ik                apart:  prod_i sum_k common_k evidence_ik
-
-The product takes the regions for independent. Those of one country are not: what is common to 26 of them would count
-26 times. So for the interval no calmer belief is right in all regions: what they have in common makes it wider alone.
-
 Where a record has the sum of a group of regions, every filter compares it with the sum that it expects itself, and each
 member finds the same evidence in it. So a member of a group of n counts 1/n of its logarithm: in the product over the
 regions a sum is one piece of evidence, not n of them.
-Where nobody knows the sizes of the groups behind the information, every region has its own start, and nothing is
-learned together (`joint` is False).
 
-**Estimate and interval.** Both are made with the same evidence. The estimate is close to the median of the mixture,
-which has the smallest absolute error: a belief that is twice as wide has half the density where the others are, and
-counts half.
-
-    estimate = sum_k share_k mean_k          share_k in proportion to weight_k / sd_k
-    variance = sum_k weight_k (var_k + (mean_k - estimate)^2)
-
-With their mean, livelier beliefs that have no evidence yet would move the estimate by the noise of weak records, and
-make it worse than the model itself. Real deviations are mostly small and sometimes large, so the estimate starts with
-more trust in the calmest and in the liveliest belief, which would be a width without evidence for the interval. A level
-far away, or one that has moved in all regions, would decide with any weight: they are silent until evidence has raised
-their weights.
+How estimates and intervals are made of them, and what regions learn from one another: `bank_estimate`.
 
 Where records say little, the weights stay what they were: intervals become narrower by evidence alone. Everything is a
 function of records, that is of released values, and no schedule depends on it. Arrays are (beliefs, N, d).
@@ -63,7 +36,6 @@ and 4096 times for a region that leaves its past at once, such as an empty one t
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,16 +50,17 @@ from dpcrowd.filters.groups import GroupedSums, divide_sums, group_sizes, over_m
 from dpcrowd.filters.model import ProcessModel
 
 __all__ = [
+    "FAR_AWAY",
+    "MODEL",
     "Bank",
     "Beliefs",
     "Priors",
     "beliefs_of",
-    "combined",
     "complete_banks",
+    "over_beliefs",
     "predict_bank",
     "reset_bank",
     "start_bank",
-    "step_ahead",
     "update_bank",
 ]
 
@@ -106,17 +79,10 @@ _AROUND_COURSE = ((0.25, 0.06), (1.0, 0.84), (4.0, 0.06), (16.0, 0.02))  # facto
 _ANOTHER_LEVEL, _LEVEL_FAR_AWAY, _LASTING, _COMMON_LEVEL = 0.02, 0.005, 0.05, 0.05
 _TRUST_IN_CALM, _TRUST_IN_LIVELY = 0.2, 0.15
 """Weights of the calmest and of the liveliest belief at the start of an estimate, beside those of the others."""
-_CALM, _MODEL, _LIVELY, _FAR_AWAY, _COMMON = 0, 1, 3, -3, -1  # where these beliefs are
+_CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON = 0, 1, 3, -3, -1  # where these beliefs are
 _SILENT = (0.02, 0.05)
 """Up to which weight a level far away, and a level that moves in all regions, are silent."""
 _ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05), (4096.0, 0.005))
-_PRIOR_REGIONS = 30.0
-"""n0: how many regions the beliefs of the beginning count for, beside those that have records."""
-_ODDS_TOGETHER = math.log(0.25)
-"""Odds beforehand, as a logarithm, that one belief is right in all regions: one to four."""
-_MOST_ODDS = 50.0
-_STEPS = 3
-"""Steps of expectation and maximisation; forty change errors by less than 1%, and coverage by less than 0.001."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +152,7 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
     trust, silent = weight.copy(), np.zeros((len(weight), 1, 1))
     if course is not None:
         trust[_CALM], trust[_LIVELY] = _TRUST_IN_CALM, _TRUST_IN_LIVELY
-        silent[_FAR_AWAY], silent[_COMMON] = _SILENT
+        silent[FAR_AWAY], silent[_COMMON] = _SILENT
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
     return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint)
 
@@ -229,9 +195,9 @@ def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, b
         added = beliefs.factor * np.stack([course.added_var(slot, steps, one) for one in a[:, 0]])[:, None, :]
     mean = course.mean(slot) + carried * (bank.mean - course.mean(before))
     var = carried * carried * bank.var + added
-    former, belief = ((bank.mean[place], bank.var[place]) for place in (_MODEL, _COMMON))
-    common = predict_level(former, belief, var[_MODEL], course, model.diagonal_transition, slot, before)
-    mean[_COMMON], var[_COMMON] = common.estimate(mean[_MODEL], var[_MODEL])
+    former, belief = ((bank.mean[place], bank.var[place]) for place in (MODEL, _COMMON))
+    common = predict_level(former, belief, var[MODEL], course, model.diagonal_transition, slot, before)
+    mean[_COMMON], var[_COMMON] = common.estimate(mean[MODEL], var[MODEL])
     return Priors(mean, var, bank.weight, common)
 
 
@@ -254,7 +220,7 @@ def update_bank(
         evidence, informed = evidence + more, informed | measured
     evidence = np.maximum(evidence - evidence.max(axis=0), -_MOST_EVIDENCE)
     weight = np.exp(prior.weight + evidence)
-    weight = (1.0 - _FORGETTING) * weight / _over_beliefs(weight) + _FORGETTING * np.exp(beliefs.weight)
+    weight = (1.0 - _FORGETTING) * weight / over_beliefs(weight) + _FORGETTING * np.exp(beliefs.weight)
     return Bank(after.mean, after.var, np.where(informed, np.log(weight), prior.weight))
 
 
@@ -284,7 +250,7 @@ def _fuse_groups(prior: Priors, sums: GroupedSums, bounded: bool) -> tuple[Prior
     evidence, informed = _evidence(spread, surprise, sums.info)
     divided = (part.reshape(shape) for part in divide_sums(y, info, groups, mean, var, bounded=bounded))
     divided_y, divided_info = divided
-    of_model = divided_y[_MODEL], divided_info[_MODEL]
+    of_model = divided_y[MODEL], divided_info[MODEL]
     return _updated(prior, divided_y, divided_info, *of_model, groups), evidence / group_sizes(groups), informed
 
 
@@ -306,90 +272,12 @@ def _updated(
         step = np.where(precision > 0.0, (info_vec - info_mat * prior.mean) * var, 0.0)
     mean, common = prior.mean + step, prior.common
     if common is not None:
-        common = common.update(prior.mean[_MODEL], prior.var[_MODEL], model_vec, model_mat, groups)
-        mean[_COMMON], var[_COMMON] = common.estimate(mean[_MODEL], var[_MODEL])
+        common = common.update(prior.mean[MODEL], prior.var[MODEL], model_vec, model_mat, groups)
+        mean[_COMMON], var[_COMMON] = common.estimate(mean[MODEL], var[MODEL])
     return Priors(mean, var, prior.weight, common)
 
 
-def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> Floats:
-    """Return what a smoother needs of the step to a slot, (3, N, d): the prior's mean and variance, and its covariance
-    with the posterior before it.
-    """
-    mean = combined(bank, beliefs)[0]
-    carried = beliefs.transition if model.course is None else model.course.carried(beliefs.transition, slot)
-    ahead = predict_bank(bank, model, beliefs, slot)
-    prior = combined(ahead, beliefs)
-    with np.errstate(invalid="ignore", over="ignore"):
-        # No covariance is larger than its variances allow: a level that all regions share has no transition of its own,
-        # and a smoother would get negative variances.
-        own = np.minimum(carried * bank.var, np.sqrt(bank.var) * np.sqrt(ahead.var))
-        own = own + (bank.mean - mean) * (ahead.mean - prior[0])
-    return np.stack([*prior, _over_beliefs(_doubtful_weights(bank, beliefs) * own)])
-
-
-def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
-    """Return estimate and variance of the mixture, (N, d); nothing is known where any filter knows nothing."""
-    trusted = _audible(_common_weights(bank, beliefs, beliefs.trust, beliefs.trust), beliefs)
-    mean = _over_beliefs(_by_width(trusted, bank.var) * bank.mean)
-    weight = _doubtful_weights(bank, beliefs)
-    spread = bank.var
-    if beliefs.silent[_FAR_AWAY] > 0.0:  # people whom the model does not expect come by chance as well
-        spread = spread.copy()
-        spread[_FAR_AWAY] += np.maximum(bank.mean[_FAR_AWAY] - bank.mean[_MODEL], 0.0)
-    with np.errstate(invalid="ignore"):
-        var = _over_beliefs(weight * (spread + np.square(bank.mean - mean)))
-    return mean, var
-
-
-def _doubtful_weights(bank: Bank, beliefs: Beliefs) -> Floats:
-    """Return the weights with which the interval is made, (beliefs, N, d)."""
-    start = np.exp(beliefs.weight)
-    shared = np.where((beliefs.factor < 1.0).all(axis=-1, keepdims=True), 0.0, start)
-    return _audible(_common_weights(bank, beliefs, start, shared / shared.sum()), beliefs)
-
-
-def _audible(weight: Floats, beliefs: Beliefs) -> Floats:
-    """Return weights (beliefs, N, d) of which beliefs without evidence that must not decide have none."""
-    weight = np.maximum(weight - beliefs.silent, 0.0)
-    return np.asarray(weight / _over_beliefs(weight))
-
-
-def _by_width(weight: Floats, var: Floats) -> Floats:
-    """Return the weights with which means make the median of a mixture, to first order; all arrays (beliefs, N, d)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        density = weight / np.sqrt(var)
-        total = _over_beliefs(density)
-        # Where nothing is known, or something exactly, no density says more than the weights do.
-        return np.where(np.isfinite(total) & (total > 0.0), density / total, weight)
-
-
-def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats, shared: Floats) -> Floats:
-    """Return the weights (beliefs, N, d), with what is learned from all regions if they are joint.
-
-    start, shared  (beliefs, 1, 1) weights at the start, of a region of its own and of a belief that is right in all
-    """
-    logarithms = bank.weight - beliefs.weight
-    evidence = np.exp(logarithms)
-    if not beliefs.joint:
-        weight = start * evidence
-        return np.asarray(weight / _over_beliefs(weight))
-    regions, common = evidence.shape[-1], start
-    for _ in range(_STEPS):
-        weight = evidence / _over_beliefs(common * evidence)
-        mean_weight = common * weight.sum(axis=-1, keepdims=True)
-        common = (_PRIOR_REGIONS * start + mean_weight) / (_PRIOR_REGIONS + regions)
-    weight = common * evidence
-    apart = _over_beliefs(weight)
-    total = logarithms.sum(axis=-1, keepdims=True)
-    most = total.max(axis=0)
-    together = shared * np.exp(total - most)
-    likelihood = _over_beliefs(together)
-    odds = np.log(likelihood) + most - np.log(apart).sum(axis=-1, keepdims=True) + _ODDS_TOGETHER
-    chance = 1.0 / (1.0 + np.exp(-np.clip(odds, -_MOST_ODDS, _MOST_ODDS)))
-    return np.asarray((1.0 - chance) * (weight / apart) + chance * (together / likelihood))
-
-
-def _over_beliefs(values: Floats) -> Floats:
+def over_beliefs(values: Floats) -> Floats:
     """Return the sum over the first axis, one after the other: NumPy adds eight numbers of a single server in another
     order than those of several, and both have to have the same bits.
     """

@@ -1,6 +1,6 @@
 """A view of estimates that is closest most often: the median of what is known of a count, instead of its mean.
 
-Estimates are means, or means of beliefs that are each as likely too high as too low (`filters.learning`): they have a
+Estimates are means, or means of beliefs that are each as likely too high as too low (`bank_estimate`): they have a
 small squared error and can be added up. The number with the smallest absolute error is the median. Where few people
 are, the two differ a lot: of a count with mean 0.2 that is mostly 0, the median is 0, and a guess of 0 has little more
 than half the absolute error of a guess of 0.2. An estimate m with variance v says of a count:

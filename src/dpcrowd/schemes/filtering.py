@@ -27,6 +27,7 @@ from dpcrowd.filters import (
     predict_matrix,
 )
 from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix
+from dpcrowd.filters.bank_estimate import combined
 from dpcrowd.filters.drift import (
     Drift,
     Innovations,
@@ -37,7 +38,7 @@ from dpcrowd.filters.drift import (
     learn_offset,
     start_drift,
 )
-from dpcrowd.filters.learning import Bank, Beliefs, Priors, beliefs_of, combined, predict_bank, start_bank, update_bank
+from dpcrowd.filters.learning import Bank, Beliefs, Priors, beliefs_of, predict_bank, start_bank, update_bank
 from dpcrowd.filters.mixed import LinkEffect, Mixed, follow_mixed, start_mixed
 from dpcrowd.filters.offset import Fused, fused_innovations
 from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, group_sums, measured_by_sums

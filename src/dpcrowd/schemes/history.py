@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats
+from dpcrowd.filters.bank_estimate import step_ahead
 from dpcrowd.filters.groups import over_members
-from dpcrowd.filters.learning import step_ahead
 from dpcrowd.filters.records import Reference, single_sums
 from dpcrowd.filters.smoothing import smooth, smooth_matrix, smooth_steps
 from dpcrowd.schemes.base import Setting

@@ -19,8 +19,9 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import predict, predict_matrix, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
+from dpcrowd.filters.bank_estimate import combined
 from dpcrowd.filters.groups import GroupedSums, group_sizes
-from dpcrowd.filters.learning import combined, predict_bank, update_bank
+from dpcrowd.filters.learning import predict_bank, update_bank
 from dpcrowd.filters.origins import start_penalty
 from dpcrowd.filters.records import Posterior, RecordSums, RecordTable, Reference, Split, record_sums
 from dpcrowd.kernels.engine import Engine

@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
-from dpcrowd.filters.learning import Bank, Beliefs, combined
+from dpcrowd.filters.bank_estimate import combined
+from dpcrowd.filters.learning import Bank, Beliefs
 from dpcrowd.filters.origins import SUSPECT
 from dpcrowd.schemes.base import half_width
 from dpcrowd.schemes.records import NOTHING_PAID

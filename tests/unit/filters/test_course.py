@@ -10,9 +10,10 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.filters.ahead import moved_in_time
+from dpcrowd.filters.bank_estimate import step_ahead
 from dpcrowd.filters.common_level import RETURN
 from dpcrowd.filters.course import same_course
-from dpcrowd.filters.learning import beliefs_of, predict_bank, start_bank, step_ahead
+from dpcrowd.filters.learning import beliefs_of, predict_bank, start_bank
 from dpcrowd.schemes.uniform import expected_miss
 
 PROFILE = np.array([[400.0, 9.0], [20.0, 3.0], [150.0, 5.0]])
