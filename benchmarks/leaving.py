@@ -111,6 +111,29 @@ def alike_fill(rng: np.random.Generator) -> Floats:
     return values
 
 
+def explode(rng: np.random.Generator, levels: Floats) -> Floats:
+    """Regions grow by 4 to 12% per slot, from some slot of the second half on, up to 100 to 400 times, then fall."""
+    values = crowd(rng, levels, 0.5, 0.15)
+    slots = np.arange(SLOTS)
+    for region in range(len(levels)):
+        rate, most = rng.uniform(0.04, 0.12), rng.uniform(100.0, 400.0)
+        since = np.maximum(slots - PUBLIC - rng.integers(5, 60), 0)
+        top = np.log(most) / rate
+        values[:, region] *= np.exp(np.where(since < top, rate * since, rate * (top - 0.3 * (since - top))))
+    return values
+
+
+def epidemic(rng: np.random.Generator) -> Floats:
+    """Ten regions of a few people each, and an epidemic."""
+    return explode(rng, rng.gamma(2.0, 2.0, 10))
+
+
+def epidemic_half(rng: np.random.Generator) -> Floats:
+    """Ten regions of dozens of people, and an epidemic in five of them."""
+    levels = rng.uniform(20, 100, 10)
+    return np.concatenate([explode(rng, levels[:5]), crowd(rng, levels[5:], 0.5, 0.15)], axis=1)
+
+
 SERIES: dict[str, Callable[[np.random.Generator], Floats]] = {
     "stays": stays,
     "fills": fills,
@@ -122,6 +145,8 @@ SERIES: dict[str, Callable[[np.random.Generator], Floats]] = {
     "small-grow": small_grow,
     "alike": alike,
     "alike-fill": alike_fill,
+    "epidemic": epidemic,
+    "epidemic-half": epidemic_half,
 }
 
 

@@ -21,14 +21,17 @@ learned together (`joint` is False).
 which has the smallest absolute error: a belief that is twice as wide has half the density where the others are, and
 counts half.
 
-    estimate = sum_k share_k mean_k          share_k in proportion to weight_k / sd_k
+    estimate = sum_k share_k mean_k          share_k in proportion to weight_k / sd_k, at most 4 weight_k
     variance = sum_k weight_k (var_k + (mean_k - estimate)^2)
 
 With their mean, livelier beliefs that have no evidence yet would move the estimate by the noise of weak records, and
-make it worse than the model itself. Real deviations are mostly small and sometimes large, so the estimate starts with
-more trust in the calmest and in the liveliest belief, which would be a width without evidence for the interval. A level
-far away, or one that has moved in all regions, would decide with any weight: they are silent until evidence has raised
-their weights.
+make it worse than the model itself. But densities say nothing of beliefs that are far apart: where a crowd has become a
+hundred times as large, a model that is nearly sure of the opposite, and nearly refuted, is the narrowest of all. So no
+belief counts more than four times its weight, and what is left goes to those that count less than theirs.
+
+Real deviations are mostly small and sometimes large, so the estimate starts with more trust in the calmest and in the
+liveliest belief, which would be a width without evidence for the interval. A level far away, one that has moved in all
+regions, or an upheaval would decide with any weight: they are silent until evidence has raised their weights.
 """
 
 from __future__ import annotations
@@ -48,6 +51,9 @@ _PRIOR_REGIONS = 30.0
 _ODDS_TOGETHER = math.log(0.25)
 """Odds beforehand, as a logarithm, that one belief is right in all regions: one to four."""
 _MOST_ODDS = 50.0
+_MOST_SHARE = 4.0
+"""How many times its weight a belief counts at most."""
+_LEAST = 1e-300
 _STEPS = 3
 """Steps of expectation and maximisation; forty change errors by less than 1%, and coverage by less than 0.001."""
 
@@ -80,12 +86,16 @@ def _audible(weight: Floats, beliefs: Beliefs) -> Floats:
 
 
 def _by_width(weight: Floats, var: Floats) -> Floats:
-    """Return the weights with which means make the median of a mixture, to first order; all arrays (beliefs, N, d)."""
+    """Return the shares with which means make about the median of a mixture; all arrays (beliefs, N, d)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         density = weight / np.sqrt(var)
         total = over_beliefs(density)
         # Where nothing is known, or something exactly, no density says more than the weights do.
-        return np.where(np.isfinite(total) & (total > 0.0), density / total, weight)
+        by_density = np.where(np.isfinite(total) & (total > 0.0), density / total, weight)
+    share = np.minimum(by_density, _MOST_SHARE * weight)
+    missing = np.maximum(weight - share, 0.0)
+    given = (1.0 - over_beliefs(share)) / np.maximum(over_beliefs(missing), _LEAST)
+    return np.asarray(share + missing * np.maximum(given, 0.0))
 
 
 def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats, shared: Floats) -> Floats:

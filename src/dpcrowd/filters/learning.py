@@ -11,6 +11,8 @@ moved. So several filters run side by side on the same records, each with its ow
     lasting deviations        a close to 1            deviations that stay, and are as large as the model says
     a crowd that grows        a, q                    around a level that moves in all regions by one factor, and does
                                                       not come back (`filters.common_level`)
+    upheaval                  a closest to 1          steps in proportion to the region's own size: an epidemic, which
+                                                      becomes a thousand times as large as anything before it
 
 and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a
 small chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few
@@ -31,7 +33,8 @@ Where records say little, the weights stay what they were: intervals become narr
 function of records, that is of released values, and no schedule depends on it. Arrays are (beliefs, N, d).
 
 Without an expected course the beliefs differ in Q alone, which then need not be known: 1/16, 1/4, 1, 4 and 16 times,
-and 4096 times for a region that leaves its past at once, such as an empty one that fills, whose Q says nothing.
+and 4096 times for a region that leaves its past at once, such as an empty one that fills, whose Q says nothing. And
+there is upheaval as well.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.common_level import RETURN, CommonLevel, predict_level, start_var
+from dpcrowd.filters.course import Course
 from dpcrowd.filters.groups import GroupedSums, divide_sums, group_sizes, over_members
 from dpcrowd.filters.model import ProcessModel
 
@@ -76,13 +80,18 @@ _FAR = 2.0
 """How far away a level may be: the typical deviation that stays for good, by the level."""
 _OF_A_BANK = re.compile(r"bank\.(mean|var|weight)$")
 _AROUND_COURSE = ((0.25, 0.06), (1.0, 0.84), (4.0, 0.06), (16.0, 0.02))  # factor of q, weight at the start
-_ANOTHER_LEVEL, _LEVEL_FAR_AWAY, _LASTING, _COMMON_LEVEL = 0.02, 0.005, 0.05, 0.05
+_ANOTHER_LEVEL, _LEVEL_FAR_AWAY, _LASTING, _COMMON_LEVEL, _IN_UPHEAVAL = 0.02, 0.005, 0.05, 0.05, 0.005
+_PART_PER_SLOT = 0.25
+"""The typical step of a region in upheaval, by its size."""
+_MOST_STEPS = 64
+"""Steps in upheaval that are followed one by one; earlier ones add nothing to what is already as wide as it matters."""
 _TRUST_IN_CALM, _TRUST_IN_LIVELY = 0.2, 0.15
 """Weights of the calmest and of the liveliest belief at the start of an estimate, beside those of the others."""
-_CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON = 0, 1, 3, -3, -1  # where these beliefs are
-_SILENT = (0.02, 0.05)
-"""Up to which weight a level far away, and a level that moves in all regions, are silent."""
-_ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05), (4096.0, 0.005))
+_CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON = 0, 1, 3, 5, 7  # where these beliefs are around a course
+_UPHEAVAL = -1  # with and without a course
+_SILENT = {FAR_AWAY: 0.02, _COMMON: 0.05, _UPHEAVAL: 0.02}
+"""Up to which weight a belief is silent, since it would decide with any."""
+_ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05), (4096.0, 0.005), (1.0, _IN_UPHEAVAL))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,15 +153,17 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         slow = np.maximum(a, _SLOW)
         rows.append((slow, np.ones(model.regions), _ANOTHER_LEVEL))
         stays = np.maximum(a, _FOR_GOOD)
-        far = np.square(_FAR) * course.level_by_noise * (1.0 - stays * stays)
-        rows.append((stays, np.maximum(far, 1.0), _LEVEL_FAR_AWAY))
+        far = np.maximum(np.square(_FAR) * course.level_by_noise * (1.0 - stays * stays), 1.0)
+        rows.append((stays, far, _LEVEL_FAR_AWAY))
         rows.append((slow, (1.0 - slow * slow) / (1.0 - a * a), _LASTING))
         rows.append((np.full(model.regions, RETURN), np.ones(model.regions), _COMMON_LEVEL))
+        rows.append((stays, far, _IN_UPHEAVAL))
     transition, factor, weight = (np.stack(column) for column in zip(*rows, strict=True))
     trust, silent = weight.copy(), np.zeros((len(weight), 1, 1))
     if course is not None:
         trust[_CALM], trust[_LIVELY] = _TRUST_IN_CALM, _TRUST_IN_LIVELY
-        silent[FAR_AWAY], silent[_COMMON] = _SILENT
+        for number, most in _SILENT.items():
+            silent[number] = most
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
     return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint)
 
@@ -164,7 +175,7 @@ def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
     shape = (len(beliefs.factor), servers, model.regions)
     variances = np.tile(var, (shape[0], 1))
     if model.course is not None:
-        for number, transition in enumerate(beliefs.transition[:_COMMON, 0]):
+        for number, transition in enumerate(beliefs.transition[:, 0]):
             variances[number] = beliefs.factor[number, 0] * model.course.settled_var(slot, transition)
         variances[_COMMON] = start_var(model.course, slot, model.diagonal_transition)
     return Bank(
@@ -185,7 +196,9 @@ def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, b
     a, course = beliefs.transition, model.course
     if course is None:
         var = np.where(np.isfinite(bank.var), a * a * bank.var, np.inf) + beliefs.factor * model.diagonal_var
-        return Priors(a * bank.mean, var, bank.weight)
+        mean = a * bank.mean
+        var[_UPHEAVAL] += _step_in_upheaval(mean[_UPHEAVAL])
+        return Priors(mean, var, bank.weight)
     before = slot - 1 if before is None else before
     steps = max(slot - before, 1)
     carried = a**steps * course.ratio(before, slot)
@@ -195,10 +208,30 @@ def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, b
         added = beliefs.factor * np.stack([course.added_var(slot, steps, one) for one in a[:, 0]])[:, None, :]
     mean = course.mean(slot) + carried * (bank.mean - course.mean(before))
     var = carried * carried * bank.var + added
+    var[_UPHEAVAL] += _added_in_upheaval(bank.mean[_UPHEAVAL], a[_UPHEAVAL], course, before, slot)
     former, belief = ((bank.mean[place], bank.var[place]) for place in (MODEL, _COMMON))
     common = predict_level(former, belief, var[MODEL], course, model.diagonal_transition, slot, before)
     mean[_COMMON], var[_COMMON] = common.estimate(mean[MODEL], var[MODEL])
     return Priors(mean, var, bank.weight, common)
+
+
+def _added_in_upheaval(former: Floats, transition: Floats, course: Course, before: int, slot: int) -> Floats:
+    """Return what the steps from one slot to another add to the variance of regions in upheaval, (N, d).
+
+    former  estimates of the slot `before`
+    """
+    deviation = former - course.mean(before)
+    total = np.zeros_like(former)
+    for one in range(max(before, slot - _MOST_STEPS) + 1, slot + 1):
+        mean = course.mean(one) + transition ** (one - before) * course.ratio(before, one) * deviation
+        part = transition ** (slot - one) * course.ratio(one, slot)
+        total += part * part * _step_in_upheaval(mean)
+    return total
+
+
+def _step_in_upheaval(mean: Floats) -> Floats:
+    """Return the variance of one step of regions in upheaval, where these are the estimates, (N, d)."""
+    return np.asarray(np.square(_PART_PER_SLOT * np.maximum(mean, 0.0)))
 
 
 def update_bank(

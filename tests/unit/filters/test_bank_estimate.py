@@ -31,7 +31,7 @@ def test_the_intervals_have_the_evidence_of_the_estimate_and_no_belief_without_e
     weight = 0.8 * start + 0.2 * shared / shared.sum()
     weight = np.maximum(weight - silent, 0.0)
     spread = bank.var + (bank.mean - mean) ** 2
-    spread[-3] += bank.mean[-3] - bank.mean[1]  # people at a level far away come by chance, as all others do
+    spread[5] += bank.mean[5] - bank.mean[1]  # people at a level far away come by chance, as all others do
     assert var == pytest.approx((weight[:, None, None] * spread).sum(axis=0) / weight.sum(), rel=1e-6)
     assert (beliefs.factor[trust > start, 0, 0] != 1.0).all()
 
@@ -72,3 +72,13 @@ def test_a_covariance_that_is_too_large_leaves_no_negative_variance() -> None:
     variances, steps = np.array([[[4.0]], [[0.01]]]), np.array([[[[0.0]], [[4.0]], [[5.0]]]] * 2)
     smoothed_var = smooth_steps(np.zeros((2, 1, 1)), variances, np.ones((2, 1)), steps)[1]
     assert smoothed_var.min() > 0.0
+
+
+def test_a_belief_that_is_sure_and_nearly_refuted_does_not_decide() -> None:
+    """Densities alone would give a model of 200 people that has lost all its weight the estimate of a crowd of 9000."""
+    beliefs, bank = beliefs_of(MODEL), start_bank(MODEL, 1, -1)
+    bank.mean[-1], bank.var[-1] = 9000.0, 2500.0**2
+    weight = np.full(len(bank.weight), 1e-4)
+    weight[1], weight[-1] = 0.01, 1.0
+    bank.weight[:, 0, 0] = np.log(weight / weight.sum())
+    assert 8000.0 < combined(bank, beliefs)[0][0, 0] < 9000.0

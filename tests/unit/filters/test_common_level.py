@@ -12,6 +12,7 @@ from dpcrowd.filters.learning import beliefs_of, complete_banks, predict_bank, r
 
 LEVELS = np.array([40.0, 200.0, 900.0])
 COURSE = Course(np.array([LEVELS, np.zeros(3)]), np.square(0.05 * np.array([LEVELS, LEVELS])), season=2, step=1)
+COMMON = 7  # the place of this belief in a bank
 WHITE = ProcessModel.around(Course(LEVELS[None], np.square(0.05 * LEVELS)[None]), np.zeros(3))
 
 
@@ -28,11 +29,11 @@ def test_it_is_the_joint_filter_of_level_and_deviations() -> None:
         bank = update_bank(prior, info * values, info, beliefs)
         level, variance = RETURN * level, RETURN**2 * variance + 0.05**2
         cov = variance * np.outer(LEVELS, LEVELS) + settled
-        assert prior.var[-1, 0] == pytest.approx(np.diag(cov))
+        assert prior.var[COMMON, 0] == pytest.approx(np.diag(cov))
         gain = cov @ np.linalg.inv(cov + np.diag(noise))
         mean = (1.0 + level) * LEVELS + gain @ (values - (1.0 + level) * LEVELS)
-        assert bank.mean[-1, 0] == pytest.approx(mean)
-        assert bank.var[-1, 0] == pytest.approx(np.diag(cov - gain @ cov))
+        assert bank.mean[COMMON, 0] == pytest.approx(mean)
+        assert bank.var[COMMON, 0] == pytest.approx(np.diag(cov - gain @ cov))
         precision = 1.0 / variance + np.square(LEVELS) @ (1.0 / (noise + np.diag(settled)))
         level += LEVELS @ ((values - (1.0 + level) * LEVELS) / (noise + np.diag(settled))) / precision
         variance = 1.0 / precision
@@ -61,8 +62,8 @@ def test_it_is_the_joint_filter_where_records_have_the_sum_of_all_regions() -> N
         precision = 1.0 / variance + LEVELS.sum() ** 2 / (noise + row @ settled @ row)
         level += LEVELS.sum() * (total - (1.0 + level) * LEVELS.sum()) / (noise + row @ settled @ row) / precision
         variance = 1.0 / precision
-        assert bank.mean[-1, 0].sum() == pytest.approx((1.0 + level) * LEVELS.sum(), rel=0.02)
-        assert bank.var[-1, 0].sum() < of_sum
+        assert bank.mean[COMMON, 0].sum() == pytest.approx((1.0 + level) * LEVELS.sum(), rel=0.02)
+        assert bank.var[COMMON, 0].sum() < of_sum
 
 
 def test_deviations_grow_with_the_crowd_and_do_not_shrink_with_it() -> None:
@@ -100,19 +101,20 @@ def test_slots_that_were_skipped_count_as_many() -> None:
     assert at_once.variance == pytest.approx(RETURN**2 * one.variance + 0.05**2)
 
 
-def test_filters_that_agree_and_banks_of_earlier_versions_have_a_level() -> None:
-    """A bank that was reset, or saved before this belief existed, must go on with finite numbers."""
+@pytest.mark.parametrize("missing", [1, 2])
+def test_filters_that_agree_and_banks_of_earlier_versions_have_a_level(missing: int) -> None:
+    """A bank that was reset, or saved before this belief or a later one existed, must go on with finite numbers."""
     beliefs = beliefs_of(WHITE)
     bank = reset_bank(np.full((2, 3), 70.0), np.full((2, 3), 9.0), beliefs)
     prior = predict_bank(bank, WHITE, beliefs, 5)
-    assert prior.mean[-1] == pytest.approx(prior.mean[1])
+    assert prior.mean[COMMON] == pytest.approx(prior.mean[1])
     fresh = {f"state.bank.{name}": part for name, part in vars(start_bank(WHITE, 2, -1)).items()}
-    saved = {name: array[:-1].copy() for name, array in fresh.items()}
+    saved = {name: array[:-missing].copy() for name, array in fresh.items()}
     saved["state.bank.mean"][-1] *= 1.3
     complete_banks(saved, fresh)
     bank = type(bank)(*(saved[f"state.bank.{name}"] for name in ("mean", "var", "weight")))
     prior = predict_bank(bank, WHITE, beliefs, 0)
-    assert prior.mean[-1] == pytest.approx((1.0 + 0.3 * RETURN) * np.tile(LEVELS, (2, 1)))
+    assert prior.mean[COMMON] == pytest.approx((1.0 + 0.3 * RETURN) * np.tile(LEVELS, (2, 1)))
     assert np.isfinite(prior.var).all()
     assert (prior.var > 0.0).all()
 
@@ -124,5 +126,5 @@ def test_a_region_without_people_or_variance() -> None:
     beliefs = beliefs_of(model)
     info = np.full((1, 2), 0.01)
     bank = update_bank(predict_bank(start_bank(model, 1, -1), model, beliefs, 0), 5.0 * info, info, beliefs)
-    assert bank.mean[-1] == pytest.approx(bank.mean[1])
-    assert np.isfinite(predict_bank(bank, model, beliefs, 1).mean[-1]).all()
+    assert bank.mean[COMMON] == pytest.approx(bank.mean[1])
+    assert np.isfinite(predict_bank(bank, model, beliefs, 1).mean[COMMON]).all()

@@ -244,7 +244,7 @@ def test_a_sum_of_regions_is_one_piece_of_evidence() -> None:
         gain = (np.log(kept) - beliefs.weight).sum(axis=-1)
         return np.asarray(gain - gain[1])
 
-    same = [0, 1, 2, 3, 4, -2, -1]  # a level far away is as far as that of one region
+    same = [0, 1, 2, 3, 4, 6, 7]  # a level far away, or an upheaval, is as far as that of one region
     assert evidence(bank)[same] == pytest.approx(evidence(one)[same])
     own = same[:-1]  # what a level that all share adds to regions is divided with less care
     assert bank.mean.sum(axis=-1)[own] == pytest.approx(one.mean[own, :, 0])
@@ -373,3 +373,28 @@ def test_a_bank_that_agrees() -> None:
     bank = reset_bank(mean, var, beliefs)
     for one, other in zip(combined(bank, beliefs), (mean, var), strict=True):
         assert one == pytest.approx(other)
+
+
+EPIDEMIC = np.minimum(3.0 * np.exp(0.1 * np.maximum(np.arange(160) - 20.0, 0.0)), 6000.0)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["model", "no model"])
+def test_an_epidemic_is_followed(known: bool) -> None:
+    """No deviation that a model of three people allows reaches thousands: intervals would stay far below for good."""
+    model = ProcessModel.around(Course(np.array([[3.0]]), np.array([[3.0]])), np.array([A]))
+    truth = np.broadcast_to(EPIDEMIC[:, None, None], (160, RUNS, 1))
+    mean, var = learned(truth, 900.0, 61, model if known else ProcessModel.of(1.0, [0.03]))
+    late = slice(70, None)
+    assert (np.abs(mean - truth)[late] / truth[late]).mean() < 0.15
+    assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[late].mean() > 0.9
+
+
+def test_a_crowd_in_upheaval_may_step_by_a_part_of_its_own_size() -> None:
+    """Steps of a fixed size are either too small for a crowd that has exploded or too wide for one that has not."""
+    beliefs, bank = beliefs_of(MODEL), start_bank(MODEL, 1, -1)
+    before = predict_bank(bank, MODEL, beliefs, 0).var[-1]
+    bank.mean[-1] = 100.0 * LEVEL
+    steps = predict_bank(bank, MODEL, beliefs, 0).var[-1] - before
+    assert np.sqrt(steps) == pytest.approx(0.25 * (100.0 - 1.0) * LEVEL, rel=0.02)
+    bank.mean[-1] = -100.0 * LEVEL  # noise below nobody is no size
+    assert (predict_bank(bank, MODEL, beliefs, 0).var[-1] < before).all()
