@@ -61,6 +61,7 @@ def test_a_server_that_goes_away_and_comes_back(trial: Trial, capsys: pytest.Cap
     watch.start()
     try:
         until(lambda: watch.state.last is not None, "an estimate")
+        assert watch.state.last.total_half is not None, "the node says how wide the interval of the total is"
         trial.stop("server-2")
         until(lambda: watch.state.away_since is not None, "it is noticed")
         since, last = watch.state.away_since, watch.state.last

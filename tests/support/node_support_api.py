@@ -13,7 +13,7 @@ import numpy as np
 from starlette.applications import Starlette
 
 from dpcrowd.errors import BadInput
-from dpcrowd.filters.model import ProcessModel
+from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
@@ -296,3 +296,11 @@ def reason_of(response: Any) -> str:
     assert set(body) == {"error"}
     assert body["error"]["text"].endswith(".")
     return str(body["error"]["reason"])
+
+
+def going_together(slots: Sequence[int]) -> FakeService:
+    """Return a service whose model knows that regions go together; records say nothing of them."""
+    service = FakeService(slots=slots)
+    course = Course(np.full((1, 3), 50.0), np.ones((1, 3)))
+    service.process = tuple(REGIONS), ProcessModel.around(course, 0.0, region_correlation=0.5)
+    return service

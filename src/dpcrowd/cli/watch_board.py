@@ -69,6 +69,7 @@ def as_json_line(state: NodeState) -> str:
     """Return the state of a node as JSON, with the names of the API."""
     last = state.last
     rows = [] if last is None else zip(last.regions, last.estimate.tolist(), last.half.tolist(), strict=True)
+    total, total_half = (math.nan, math.nan) if last is None else last.total
     return msgspec.json.encode(
         {
             "url": state.url,
@@ -78,19 +79,16 @@ def as_json_line(state: NodeState) -> str:
             "refused": state.refused,
             "ready": state.ready,
             "slot": None if last is None else last.slot,
-            "estimates": [
-                {
-                    "region": region,
-                    "estimate": _finite(value),
-                    "low": _finite(value - half),
-                    "high": _finite(value + half),
-                }
-                for region, value, half in rows
-            ],
+            "total": _interval_of(total, total_half),
+            "estimates": [{"region": region, **_interval_of(value, half)} for region, value, half in rows],
             "budget": state.budget,
             "network": state.network,
         }
     ).decode()
+
+
+def _interval_of(value: float, half: float) -> dict[str, float | None]:
+    return {"estimate": _finite(value), "low": _finite(value - half), "high": _finite(value + half)}
 
 
 def sparkline(values: Sequence[float], width: int) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.client.client import Client
-from dpcrowd.client.errors import NodeError, NotAllowed
+from dpcrowd.client.errors import NodeError, NotAllowed, RequestRefused
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 
@@ -34,14 +34,17 @@ class SlotEstimates:
     regions: tuple[str, ...]
     estimate: Floats
     half: Floats
+    total_half: float | None = None
 
     @property
     def total(self) -> tuple[float, float]:
-        """The sum over all regions, and half of its 95% interval if errors are independent.
+        """The sum over all regions, and half of its 95% interval.
 
-        Rows do not say how far regions go together; the page, whose interval the node computes, does (`filters.total`).
+        The node knows how far the errors of regions go together (`filters.total`). One of an earlier version does not
+        say it: then they are taken for independent.
         """
-        return float(self.estimate.sum()), float(np.sqrt(np.square(self.half).sum()))
+        half = self.total_half
+        return float(self.estimate.sum()), float(np.sqrt(np.square(self.half).sum())) if half is None else half
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +134,17 @@ class NodeWatch:
         slots = max(1, min(KEPT_SLOTS, _MOST_ROWS // max(len(network.regions), 1)))
         first = max(latest[-1].slot - slots + 1, 0 if last is None else last.slot + 1)
         missed = _split(self._client.estimates(first, latest[-1].slot - 1)) if first < latest[-1].slot else ()
-        return (*earlier, *missed, *latest)[-slots:]
+        halves = self._total_halves(slots + 1)  # another release may have come meanwhile
+        fresh = (replace(release, total_half=halves.get(release.slot)) for release in (*missed, *latest))
+        return (*earlier, *fresh)[-slots:]
+
+    def _total_halves(self, slots: int) -> dict[int, float]:
+        """Return half of the total's interval by slot; nothing of a node that has no history yet."""
+        try:
+            totals = self._client.totals(slots)
+        except RequestRefused:
+            return {}
+        return dict(zip(totals.slot.tolist(), ((totals.high - totals.low) / 2).tolist(), strict=True))
 
 
 def _problem(error: NodeError) -> str:

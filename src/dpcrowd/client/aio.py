@@ -147,6 +147,14 @@ class AsyncClient:
             if not watch.over():
                 await asyncio.sleep(watch.wait(failure))
 
+    async def totals(self, slots: int = 1) -> Estimates:
+        """Return the complete population of the latest slots: one row per slot, the sum over all regions.
+
+        The 95% interval is the node's own: with a process model it knows how far the regions go together, which the
+        intervals of the regions do not tell. A slot of which nothing was released has no row.
+        """
+        return await self._run(calls.totals(slots, self._settings.patience))
+
     async def budget(self) -> Budget:
         """Return the privacy budget: what is spent, what is left, and when some comes back."""
         return await self._run(calls.budget(self._settings.patience))

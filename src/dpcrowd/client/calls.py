@@ -20,9 +20,10 @@ import msgspec
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.client.steps import OTHER_AUTHORITY, Ask, Patience, Silence, Steps, read, read_estimates, send
-from dpcrowd.client.tables import Estimates
+from dpcrowd.client.tables import Estimates, from_history
 from dpcrowd.client.views import Budget, Network, Proof, Proofs, Quality, Ready
 from dpcrowd.errors import BadInput, MissingExtra
+from dpcrowd.node.api.page_views import MOST_SLOTS
 
 __all__ = []
 
@@ -128,6 +129,14 @@ def estimates(
     flags = [(name, "true") for name, on in (("smoothed", smoothed), ("measurements", measurements)) if on]
     params = [*span, *region_params(regions), *flags]
     return read_estimates("/v1/estimates", params, patience)
+
+
+def totals(slots: int, patience: Patience) -> Steps[Estimates]:
+    """Read the totals of the latest slots."""
+    if isinstance(slots, bool) or not hasattr(slots, "__index__") or not 1 <= slots <= MOST_SLOTS:
+        raise BadInput(f"slots is {slots!r}; allowed: how many of the latest slots, from 1 to {MOST_SLOTS}.")
+    params = (("slots", str(int(slots))), ("total_only", "true"))
+    return read((yield from send(Ask("GET", "/v1/history", params), patience)), from_history)
 
 
 def budget(patience: Patience) -> Steps[Budget]:

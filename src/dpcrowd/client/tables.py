@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 from dpcrowd.errors import DpcrowdError, MissingExtra
 from dpcrowd.filters.median import median_view
 from dpcrowd.filters.nonnegative import nonnegative_view
+from dpcrowd.node.api.page_views import History
 from dpcrowd.node.api.views import EstimateObject, EstimateRow
 from dpcrowd.schemes.base import Z95
 
-__all__ = ["COLUMNS", "Estimates", "from_json", "joined"]
+__all__ = ["ALL_REGIONS", "COLUMNS", "Estimates", "from_history", "from_json", "joined"]
 
 COLUMNS = EstimateRow._fields
 MEASURED = ("measurement", "measurement_variance")
+ALL_REGIONS = "all regions"
+"""What a table of totals has instead of a region."""
 
 
 class _MeasuredRow(msgspec.Struct):
@@ -37,6 +40,7 @@ class _MeasuredRow(msgspec.Struct):
 
 _rows = msgspec.json.Decoder(list[EstimateObject])
 _measured_rows = msgspec.json.Decoder(list[_MeasuredRow])
+_history = msgspec.json.Decoder(History)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +207,22 @@ def from_json(content: bytes | str, lost: int = 0, *, measured: bool = False) ->
         sampled=column("sampled", np.bool_),
         lost=lost,
         **more,
+    )
+
+
+def from_history(content: bytes) -> Estimates:
+    """Read the totals of a history of the API, one row per slot; errors as of `from_json`."""
+    history = _history.decode(content)
+    total, half = (np.array(column, dtype=np.float64) for column in (history.total, history.total_half_width))
+    opens = np.round(np.array(history.opens, dtype=np.float64) * 1e6)
+    return Estimates(
+        slot=np.array(history.slots, dtype=np.int64),
+        start=opens.astype("datetime64[us]").astype("datetime64[ns]"),
+        region=np.full(len(total), ALL_REGIONS),
+        estimate=total,
+        low=total - half,
+        high=total + half,
+        sampled=np.array(history.sampled, dtype=np.bool_),
     )
 
 

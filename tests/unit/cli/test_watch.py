@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from rich.console import Console
 
 from dpcrowd.cli.main import main
 from dpcrowd.cli.watch_board import WatchBoard, as_json_line, sparkline
-from dpcrowd.cli.watch_nodes import NodeState, SlotEstimates
+from dpcrowd.cli.watch_nodes import NodeState, NodeWatch, SlotEstimates
+from dpcrowd.client.errors import RequestRefused
 from dpcrowd.client.views import Budget, Neighbour, Network, NetworkServer, Ready
 
 NOW = datetime(2026, 11, 16, 7, 0, 0, tzinfo=UTC)
@@ -229,11 +231,35 @@ def test_a_trend_is_drawn_between_its_least_and_its_largest_value(values: list[f
     assert sparkline([math.nan], width) == ""
 
 
+def test_the_interval_of_the_total_is_the_nodes_own() -> None:
+    """Where regions rise and fall together, the intervals of the regions make that of the total far too narrow."""
+    release = SlotEstimates(3, ("x", "y"), np.array([50.0, 50.0]), np.array([3.0, 4.0]), total_half=9.0)
+    assert release.total == (100.0, 9.0)
+    assert "100 ±9" in "\n".join(lines_of([state_of("a", releases=(release,))]))
+    assert replace(release, total_half=None).total == (100.0, 5.0), "a node of an earlier version does not say it"
+
+
+def test_a_node_without_totals_is_watched_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node of an earlier version refuses to answer; that is no reason to call it away."""
+    watch = NodeWatch("http://x.example", None, None, None)
+    refused = RequestRefused("no such path", status=404)
+
+    def refuse(slots: int) -> None:
+        raise refused
+
+    try:
+        monkeypatch.setattr(watch._client, "totals", refuse)
+        assert watch._total_halves(3) == {}
+    finally:
+        watch.close()
+
+
 def test_a_state_as_json() -> None:
     """Scripts read the names of the API; what is unknown is null."""
     read = json.loads(as_json_line(state_of("a", 1)))
     assert read["server"] == "a"
     assert read["estimates"] == [{"region": "region-0", "estimate": 2090.0, "low": 2010.0, "high": 2170.0}]
+    assert read["total"] == {"estimate": 2090.0, "low": 2010.0, "high": 2170.0}
     assert read["budget"]["spent"] == 0.7
     assert json.loads(as_json_line(NodeState("http://x")))["network"] is None
     refuses = NodeState("http://x", away_since=NOW, refused=True, answered=True)

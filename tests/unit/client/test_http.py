@@ -40,7 +40,7 @@ from dpcrowd.errors import BadInput, DpcrowdError, MissingExtra
 from dpcrowd.node.api import views
 from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.keys.trial import make_trial
-from node_support_api import ADMIN, CHECKIN, CLOCK, NOW, READ, FakeService, app_of, estimates_of
+from node_support_api import ADMIN, CHECKIN, CLOCK, NOW, READ, FakeService, app_of, estimates_of, going_together
 
 T = TypeVar("T")
 SECRET = "somebody-whom-nobody-may-know"
@@ -165,6 +165,22 @@ def test_the_smoothed_history() -> None:
     assert isinstance(error, RequestRefused)
     assert (error.status, error.reason) == (400, "no-records")
     assert len(use(service, READ, lambda client: client.estimates())) == 15
+
+
+def test_totals() -> None:
+    """An analyst who adds up the intervals of regions that go together gets one that is far too narrow."""
+    table = use(going_together([4, 5, 6]), READ, lambda client: client.totals(2))
+    assert table.slot.tolist() == [5, 6]
+    assert table.region.tolist() == ["all regions"] * 2
+    rows = use(FakeService(slots=[6]), READ, lambda client: client.latest())
+    assert table.estimate[1] == pytest.approx(rows.estimate.sum())
+    assert (table.high - table.low)[1] == pytest.approx(4 * 6**0.5, abs=2e-3)
+    assert table.start.tolist()[1] == rows.start.tolist()[0]
+    assert table.sampled.tolist()[1] == rows.sampled.tolist()[0]
+    assert len(use(FakeService(slots=[]), READ, lambda client: client.totals())) == 0
+    for slots in (0, 10_001, True, "3"):
+        with pytest.raises(BadInput, match="how many of the latest slots, from 1 to 10000"):
+            use(FakeService(), READ, lambda client, slots=slots: client.totals(slots))  # type: ignore[misc]
 
 
 def CLOCK_TIME(slot: int) -> datetime:  # noqa: N802

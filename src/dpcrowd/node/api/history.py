@@ -22,7 +22,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.filters.total import total_vars
 from dpcrowd.node.api.answers import JSON, answer
 from dpcrowd.node.api.estimates import QueryRefused, check_names, chosen_regions, chosen_view, refusing, slot_number
-from dpcrowd.node.api.page_views import History
+from dpcrowd.node.api.page_views import MOST_SLOTS, History
 from dpcrowd.node.api.rights import guarded
 from dpcrowd.node.api.rows import VIEWS, View
 from dpcrowd.node.api.service import Context, Process
@@ -30,9 +30,9 @@ from dpcrowd.node.release import SlotRelease
 from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.base import half_width
 
-__all__ = ["DEFAULT_SLOTS", "MOST_SLOTS", "history_of", "routes"]
+__all__ = ["DEFAULT_SLOTS", "history_of", "routes"]
 
-DEFAULT_SLOTS, MOST_SLOTS = 1_000, 10_000
+DEFAULT_SLOTS = 1_000
 _MOST_NUMBERS = 1_000_000
 """Upper bound on slots times regions of an answer; a longer one has fewer slots, the latest."""
 _encode = msgspec.json.Encoder().encode

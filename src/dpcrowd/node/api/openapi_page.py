@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dpcrowd.node.api.history import DEFAULT_SLOTS, MOST_SLOTS
+from dpcrowd.node.api.history import DEFAULT_SLOTS
 from dpcrowd.node.api.openapi_parts import VIEW, Part, answer, errors, operation, parameter
-from dpcrowd.node.api.page_views import History, NeighbourHistory, Topology
+from dpcrowd.node.api.page_views import MOST_SLOTS, History, NeighbourHistory, Topology
 from dpcrowd.node.api.topology import GEOJSON
 from dpcrowd.node.api.views import Readiness
 

@@ -9,9 +9,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-__all__ = ["History", "NeighbourHistory", "RecordHistory", "ServerPlace", "Topology"]
+__all__ = ["MOST_SLOTS", "History", "NeighbourHistory", "RecordHistory", "ServerPlace", "Topology"]
 
 Column = list[float | None]
+MOST_SLOTS = 10_000
+"""How many slots a history has at most."""
 
 
 class History(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -51,6 +51,7 @@ of which quotes the request. [Failures](failures.md) lists the reasons.
     for release in client.stream(seconds=3600):                       # reconnects by itself, misses nothing
         print(release.slot[0], release.estimate.sum())
     client.budget().remaining, client.network().neighbours, client.ready().problems
+    client.totals(24).high                                            # the complete population, in the last 24 slots
     client.quality().coverage                                         # of the intervals; about 0.95 if all is well
     client.request("POST", "/v1/admin/reload")                        # any other path: the JSON answer
 

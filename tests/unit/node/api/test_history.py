@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.node.api.history import history_of
 from dpcrowd.node.api.rows import VIEWS
 from dpcrowd.node.release import SlotRelease
-from node_support_api import CHECKIN, CLOCK, READ, REGIONS, Caller, Client, FakeService, app_of, bearer, estimates_of
+from node_support_api import (
+    CHECKIN,
+    CLOCK,
+    READ,
+    REGIONS,
+    Caller,
+    Client,
+    FakeService,
+    app_of,
+    bearer,
+    estimates_of,
+    going_together,
+)
 
 READER = bearer(READ)
 
@@ -134,14 +144,6 @@ def test_an_unknown_region_leaves_the_total_unknown() -> None:
     columns = history_of([estimates_of(4, unknown=True)], list(REGIONS))
     assert columns.total == [None]
     assert columns.estimate[2] == [None]
-
-
-def going_together(slots: Sequence[int]) -> FakeService:
-    """Return a service whose model knows that regions go together; records say nothing of them."""
-    service = FakeService(slots=slots)
-    course = Course(np.full((1, 3), 50.0), np.ones((1, 3)))
-    service.process = tuple(REGIONS), ProcessModel.around(course, 0.0, region_correlation=0.5)
-    return service
 
 
 def test_the_total_of_regions_that_go_together() -> None:
