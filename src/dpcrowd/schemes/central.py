@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Noise
@@ -84,9 +85,29 @@ class Central(Scheme):
     def fuse(self, state: CentralState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing) -> None:
         prior, prior_var = state.scheme.predict(state.centre, plan.slot)
         state.scheme.fuse(state.inner, plan, reading, messages, hearing.one_hop or Hearing())
-        state.scheme.absorb(state.centre, prior, prior_var, messages, hearing, plan.slot)
+        state.scheme.absorb(
+            state.centre, prior, prior_var, _at_the_centre(state, plan, reading, messages, (prior, prior_var)), hearing,
+            plan.slot,
+        )  # fmt: skip
         state.scheme.follow_errors(state.centre, plan, reading, prior_var, prior)
         state.centre.end(plan.slot)
 
     def release(self, state: CentralState, plan: Plan, reading: Reading) -> Release:
         return state.scheme.release(state.centre, plan, reading)
+
+
+def _at_the_centre(
+    state: CentralState, plan: Plan, reading: Reading, messages: InfoMessages, prior: tuple[Floats, Floats]
+) -> InfoMessages:
+    """Return the messages as the centre reads them, which knows who read which sums.
+
+    What a sum says of one region is what the others leave of it. A server subtracts what it expects of them itself; the
+    centre may expect something else, and with the servers' numbers it would never notice that all of its regions
+    together are more than the sum.
+    """
+    if plan.pivot is None or state.inner.setting.model.course is None:
+        return messages
+    runs = len(prior[0])
+    expected, expected_var = (np.repeat(part, len(plan.shares) // runs, axis=0) for part in prior)
+    read = state.scheme.message(state.inner, replace(plan, prior=expected, prior_var=expected_var), reading)
+    return replace(messages, info_vec=read.info_vec, info_mat=read.info_mat)
