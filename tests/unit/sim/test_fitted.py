@@ -225,6 +225,9 @@ def test_a_plan_says_what_records_gain_over_the_model(
         (["2024-01-01T05:00:00Z", "2024-01-01T06:00:00Z"], "2024-01-01T05:00:00", 3600),
         (["2009w40", "2009w41", "2009w42"], "2009-09-28T00:00:00", 7 * 86400),
         (["2009-10", "2009-11", "2009-12"], None, 2629746),
+        (["2000-01-01", "2000-04-01", "2000-07-01", "2000-10-01"], "2000-01-01T00:00:00", 3 * 2629746),
+        (["2000-Q1", "2000-Q2", "2000-Q3"], "2000-01-01T00:00:00", 3 * 2629746),
+        (["2000 Q3", "2000 Q4", "2001 Q1"], None, 3 * 2629746),
     ],
 )
 def test_times_of_labels(labels: list[str], start: str | None, seconds: int) -> None:
@@ -235,6 +238,7 @@ def test_times_of_labels(labels: list[str], start: str | None, seconds: int) -> 
     if start is not None:
         assert np.datetime64(times.start, "us") == np.datetime64(start)
     assert slot_times(["0", "1", "2"]) is None
+    assert slot_times(["2009-01", "2009-02", "2009-04"]) is None, "these are not equally long"
     assert slot_times(None) is None
 
 

@@ -1,8 +1,8 @@
 """Time labels of a table: each slot once, in order, none missing.
 
 Filters and windows count slots, so a missing or repeated week would silently shift time. Labels may be whole numbers,
-weeks (2009w40, in the CDC's or the ISO calendar), months (2009-10), dates or date-times; their step is the most
-common difference between neighbours. Labels of any other form are only checked for duplicates.
+weeks (2009w40, in the CDC's or the ISO calendar), months (2009-10), quarters (2009 Q4), dates or date-times; their step
+is the most common difference between neighbours. Labels of any other form are only checked for duplicates.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dpcrowd.sim.data.weeks import iso_week_end, mmwr_week_end
 __all__ = ["label_text", "missing_labels", "read_labels", "time_order"]
 
 MONTH = re.compile(r"(\d{4})-(\d{2})")
+QUARTER = re.compile(r"(\d{4})[- ]?[qQ]([1-4])")
 WEEK = re.compile(r"(\d{4})-?[wW]?(\d{2})")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -114,6 +115,8 @@ def _like(example: str, label: str) -> str:
     """Return a label in the form of another one: with its day of the month, or without a time zone."""
     if MONTH.fullmatch(label):
         return label + example[7:]
+    if quarter := QUARTER.fullmatch(label):
+        return quarter[1] + example[4:-1] + quarter[2]
     moment = label.removesuffix("+00:00")
     if moment != label and datetime.fromisoformat(example).tzinfo is None:
         return moment.replace("T", example[10])
@@ -163,7 +166,7 @@ def _kind_of(labels: Sequence[str], name: str) -> _Kind | None:
         return MMWR_WEEKS
     # 20021005 is a day in a column of dates, and a number elsewhere.
     dates_first = name.lower() in ("date", "day", "week")
-    for kind in (DAYS, NUMBER, MONTHS, SECONDS) if dates_first else (NUMBER, MONTHS, DAYS, SECONDS):
+    for kind in (QUARTERS, DAYS, NUMBER, MONTHS, SECONDS) if dates_first else (QUARTERS, NUMBER, MONTHS, DAYS, SECONDS):
         try:
             kind.position(first)
         except ValueError:
@@ -200,6 +203,13 @@ def _month_label(position: int) -> str:
     return f"{position // 12:04d}-{position % 12 + 1:02d}"
 
 
+def _quarter(label: str) -> int:
+    match = QUARTER.fullmatch(label)
+    if match is None:
+        raise ValueError(label)
+    return int(match[1]) * 4 + int(match[2]) - 1
+
+
 def _week(end: Callable[[int, int], date]) -> Callable[[str], int]:
     def position(label: str) -> int:
         match = WEEK.fullmatch(label)
@@ -229,6 +239,7 @@ NUMBER = _Kind("a whole number", "", _number, str)
 MMWR_WEEKS = _Kind("a week of the CDC's calendar", " weeks", _week(mmwr_week_end), _week_label(6))
 ISO_WEEKS = _Kind("an ISO week", " weeks", _week(iso_week_end), _week_label(0))
 MONTHS = _Kind("a month", " months", _month, _month_label)
+QUARTERS = _Kind("a quarter", " quarters", _quarter, lambda position: f"{position // 4:04d} Q{position % 4 + 1}")
 MONTHLY = _Kind("a date", " months", lambda label: _month(label[:7]), _month_label)
 DAYS = _Kind("a date", " days", _day, lambda position: date.fromordinal(position).isoformat())
 SECONDS = _Kind("a date and time", " s", _second, lambda position: (EPOCH + position * SECOND).isoformat())

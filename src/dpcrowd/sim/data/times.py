@@ -1,7 +1,7 @@
 """When the slots of a data set begin, from their labels: what a season is counted from.
 
-Labels are dates, times, months, or weeks of the CDC's or the ISO calendar; of other labels, such as plain numbers, the
-times are unknown. Months are taken as twelfths of a mean year.
+Labels are dates, times, months, quarters, or weeks of the CDC's or the ISO calendar; of other labels, such as plain
+numbers, the times are unknown. Months are taken as twelfths of a mean year.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from dpcrowd.models.season import DAY, MONTH, NEW_YEAR, WEEK, SlotTimes
 from dpcrowd.sim.data.labels import EPOCH
 from dpcrowd.sim.data.labels import MONTH as MONTH_LABEL
+from dpcrowd.sim.data.labels import QUARTER as QUARTER_LABEL
 from dpcrowd.sim.data.labels import WEEK as WEEK_LABEL
 from dpcrowd.sim.data.weeks import iso_week_end
 
@@ -26,11 +27,14 @@ def slot_times(labels: Sequence[str] | None) -> SlotTimes | None:
         return None
     try:
         moments = [_moment(labels[place]) for place in (0, 1, -1)]
+        months = [_months(labels[place]) for place in (0, 1, -1)]
     except ValueError:
         return None
-    if all(MONTH_LABEL.fullmatch(label[:7]) for label in labels) and len({label[7:] for label in labels}) == 1:
-        months = int(labels[0][:4]) * 12 + int(labels[0][5:7]) - 1 - 2000 * 12
-        return SlotTimes(NEW_YEAR + months * MONTH, MONTH)
+    if len({label[7:] for label in labels}) == 1 and None not in months:
+        begin, after, end = (month for month in months if month is not None)
+        step = after - begin
+        alike = step > 0 and end - begin == step * (len(labels) - 1)
+        return SlotTimes(NEW_YEAR + begin * MONTH, step * MONTH) if alike else None
     start, second, last = moments
     length = (last - start) // (len(labels) - 1)
     return SlotTimes(start, length) if length == second - start and length > 0 else None
@@ -45,13 +49,24 @@ def unknown_times_note(labels: Sequence[str] | None) -> str | None:
             if not label.lstrip("-").isdigit():
                 return (
                     f"labels such as '{label}' are not understood as times, so these data have none; ISO 8601 is "
-                    "understood: 2026-11-16, 2026-11-16T09:00Z, 2026-11 or 2026-W47."
+                    "understood: 2026-11-16, 2026-11-16T09:00Z, 2026-11 or 2026-W47, and quarters: 2026 Q4."
                 )
     return None
 
 
+def _months(label: str) -> int | None:
+    """Return the months from 2000 to a label that begins with a month, or is a quarter; None: neither."""
+    quarter, month = QUARTER_LABEL.fullmatch(label), MONTH_LABEL.fullmatch(label[:7])
+    if quarter is not None:
+        return (int(quarter[1]) - 2000) * 12 + 3 * (int(quarter[2]) - 1)
+    return None if month is None else (int(month[1]) - 2000) * 12 + int(month[2]) - 1
+
+
 def _moment(label: str) -> int:
     """Return the microseconds from 1970 to a label; ValueError if it is no time."""
+    quarter = QUARTER_LABEL.fullmatch(label)
+    if quarter is not None:
+        label = f"{quarter[1]}-{3 * int(quarter[2]) - 2:02d}"
     week = WEEK_LABEL.fullmatch(label)
     if week is not None and not label.isdigit() and not MONTH_LABEL.fullmatch(label):
         # The ends of the CDC's weeks and of ISO weeks are a day apart, which makes no difference to a week of the year.

@@ -129,6 +129,8 @@ def test_bad_cells_are_named(write: Write, text: str, message: str) -> None:
         ("2019-11 2019-12 2020-02 2020-03", r"week '2020-01' is missing"),
         ("2019-11-01 2019-12-01 2020-02-01 2020-03-01", r"week '2020-01' is missing"),
         ("2020-01-04T00:00Z 2020-01-04T01:00+01:00 2020-01-05T00:00Z", r"line 3: .* occurs twice"),
+        ("2019Q3 2019Q4 2020Q2 2020Q3", r"week '2020 Q1' is missing before '2020Q2' \(each step is 1 quarter\)"),
+        ("2019-Q3 2019-Q4 2020-Q5", r"week '2020-Q5' is not a quarter, as the first one is"),
     ],
 )
 def test_time_has_no_double_gap_or_disorder(write: Write, labels: str, message: str) -> None:
@@ -145,6 +147,7 @@ def test_time_has_no_double_gap_or_disorder(write: Write, labels: str, message: 
         "2015-W52 2015-W53 2016-W01",  # the ISO calendar has one in 2015
         "201552 201553 201601",
         "2019-12 2020-01 2020-02",
+        "2019Q3 2019Q4 2020Q1",
         "2019-12-31 2020-01-31 2020-03-31",  # not these: 02-31 does not exist, so months are skipped
         "2020-01-31T23:00Z 2020-02-01T00:00Z 2020-02-01T01:00Z",
         "20200131 20200201 20200202",
