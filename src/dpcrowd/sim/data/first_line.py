@@ -4,7 +4,8 @@ A file of counts need not have a header, so such a line is read as counts, and a
 cannot be or hardly look like that. It has names if its whole numbers differ and
 
     each of them is more than ten times as large as every count below it, in two or more columns, or
-    one of them begins with a 0 that others need not have (02134), and no count below does.
+    one of them begins with a 0 that others need not have (02134), and no count below does, or
+    no line below begins with a number: these begin with a time.
 
 It may have either, and the file is refused until somebody says which (`header`), if its numbers are consecutive, in
 three or more columns, or ascend, in five or more, and those of no other line do.
@@ -29,6 +30,8 @@ def has_names(file: str, rows: Sequence[Sequence[str]]) -> str | None:
     first, rest = [cell.strip() for cell in rows[0]], rows[1:]
     if not all(cell.isascii() and cell.isdigit() for cell in first) or len(set(first)) < len(first):
         return None
+    if rest and len(first) > 1 and not any(_is_number(row[0]) for row in rest):
+        return f"the other lines begin with a time, such as '{rest[0][0].strip()}'"
     if len(rest) < _FEWEST_LINES or _numbers_rows(rows):
         return None
     if any(map(_has_leading_zero, first)) and not any(_has_leading_zero(cell.strip()) for row in rest for cell in row):
@@ -65,6 +68,14 @@ def _numbers_rows(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first of several columns is a running number, so that the first line is a slot like the others."""
     cells = [row[0].strip() for row in rows]
     return len(rows[0]) > 1 and any(cells == [str(start + row) for row in range(len(cells))] for start in (0, 1))
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return not cell.strip()  # an empty cell tells nothing
+    return True
 
 
 def _has_leading_zero(cell: str) -> bool:

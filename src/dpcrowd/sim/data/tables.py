@@ -126,7 +126,10 @@ def _csv(path: Path, *, skip_blank: bool, header: bool | None) -> Table:
     width = len(rows[0])
     for row, number in zip(rows, numbers, strict=True):
         if len(row) != width:
-            raise BadInput(f"{path.name} line {number} has {len(row)} cells, the first line has {width}.")
+            raise BadInput(
+                f"{path.name} line {number} has {len(row)} cells, the first line has {width}; allowed: the same number "
+                "in every line. Fill in the cells that are missing, or take the line out."
+            )
     names = tuple(cell.strip() for cell in rows[0])
     notes: tuple[str, ...] = ()
     if header is None and _is_data(rows[0]):

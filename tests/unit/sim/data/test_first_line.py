@@ -27,6 +27,7 @@ def save(folder: Path, text: str, name: str = "x.csv") -> Path:
         (ZIP, ("98101", "98102", "98103"), "far above all counts below them"),
         ("98103;98101\n12;5\n14;7\n9;4\n", ("98103", "98101"), "far above all counts below them"),
         ("02134,10001\n12000,9000\n14000,9100\n9000,8000\n", ("02134", "10001"), "begins with a 0"),
+        ("0,101,102\n2020-01-01,1,2\n2020-01-02,3,4\n", ("101", "102"), "begin with a time, such as '2020-01-01'"),
     ],
 )
 def test_numbers_that_cannot_be_counts_are_names(
