@@ -45,6 +45,7 @@ _LARGEST_A = 0.995
 _SHRINKAGE = 12.0  # pairs of slots that the mean of all regions counts for
 _SHORTEST_HALF_LIFE = 25.0  # slots; a shorter memory of the level would take chance for change
 _FEW = 4.0  # slots that a Poisson count's variance counts for
+_MONTHS = 12
 _FAR = 20.0  # standard deviations beyond which a residual is cut off
 _GAIN = 0.99  # a more complex candidate must have at most this part of the score
 _CLEAR = 3.0  # by which the log score of a more complex candidate has to be better: noise hides 1% of any other score
@@ -264,9 +265,9 @@ def _held_out(series: ProfileSeries, rows: int, candidate: Candidate, earlier: E
 
 
 def _profile(series: ProfileSeries, rows: int, candidate: Candidate) -> Profile:
-    return estimate_profile(
-        series, rows, candidate.half_life, smooth=candidate.season == "year", robust=candidate.robust
-    )
+    # A week of the year is seen a few times only, and is like the weeks beside it; a month is not like its neighbours.
+    smooth = candidate.season == "year" and rows > _MONTHS
+    return estimate_profile(series, rows, candidate.half_life, smooth=smooth, robust=candidate.robust)
 
 
 def _estimate(

@@ -63,7 +63,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     except UnicodeDecodeError:
         raise BadInput(f"model file '{file}' is not UTF-8 text; {_REMEDY}.") from None
     except OSError as error:
-        raise BadInput(f"cannot read model file '{file}': {error.strerror or error}.") from None
+        raise BadInput(f"cannot read model file '{file}': {error.strerror or error}; {_REMEDY}.") from None
     return parse_model(text, file.name)
 
 
@@ -72,7 +72,7 @@ def parse_model(text: str, file: str) -> Model:
     try:
         sections = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"model file '{file}' is not TOML: {error}.") from None
+        raise BadInput(f"model file '{file}' is not TOML: {error}; {_REMEDY}.") from None
     for name in sections:
         if name not in _KEYS:
             raise unknown_name(f"section of {file}", name, _KEYS)

@@ -25,10 +25,14 @@ from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.draw import NAMES, is_count_file, load
 from dpcrowd.sim.data.series import OneSlot, one_step_var, series_digest
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, notes_beside_variance, read_span
-from dpcrowd.sim.data.times import slot_times
+from dpcrowd.sim.data.times import slot_times, unknown_times_note
 from dpcrowd.sim.export import check_toml_path
 
 __all__ = ["checked_season", "checked_source", "fit", "make_model"]
+
+_BY_TIME = tuple(name for name in SEASONS if name != "none")
+_CLOSE_TO_THE_MEAN = 0.85
+"""A model that expects less than this part of the mean count is said to."""
 
 
 def fit(
@@ -88,6 +92,9 @@ def fit(
     counts = series.truth(np.random.default_rng(0)).astype(np.float64)  # nothing is drawn: the file says it
     times = slot_times(series.slot_labels)
     season = checked_season(season)
+    unread = unknown_times_note(series.slot_labels) if times is None and season in _BY_TIME else None
+    if unread is not None:
+        raise BadInput(f"season '{season}' needs the time of each slot, but {unread}")
     check_seen_twice(season, None if times is None else times.length, series.slots)
     fitted = fit_series(counts, None, times, season, series.first)
     model = make_model(
@@ -105,9 +112,11 @@ def fit(
     )
     course = model.process_model(series.regions, times, series.first).course
     assert course is not None
-    trend = trend_of(counts, np.stack([course.mean(slot) for slot in range(series.slots)]))
-    if trend is not None:
-        model = replace(model, notes=(*model.notes, trend.note))
+    expected = np.stack([course.mean(slot) for slot in range(series.slots)])
+    trend = trend_of(counts, expected)
+    remark = _low_levels_note(counts, expected) if trend is None else trend.note
+    if remark is not None:
+        model = replace(model, notes=(*model.notes, remark))
     if out is not None:
         write_model(model, out)
     return model
@@ -121,13 +130,31 @@ def _from_array(counts: list[Any] | NDArray[Any], options: dict[str, Any]) -> Da
 
 
 def checked_source(source: str) -> str:
-    """Return why fitting costs no privacy budget, or refuse an empty text."""
-    if not str(source).strip():
-        raise BadInput(
-            "the source is empty; say why fitting on these data costs no privacy budget: published data, people whom "
-            "the promise does not cover, or earlier releases."
-        )
-    return str(source).strip()
+    """Return why fitting costs no privacy budget, or refuse an empty text, and what is no text."""
+    given: object = source
+    if isinstance(given, str) and given.strip():
+        return given.strip()
+    problem = "empty" if isinstance(given, str) else f"{given!r}, which is no text"
+    raise BadInput(
+        f"the source is {problem}; say why fitting on these data costs no privacy budget: published data, people whom "
+        "the promise does not cover, or earlier releases."
+    )
+
+
+def _low_levels_note(counts: Floats, expected: Floats) -> str | None:
+    """Return a note on a model that expects clearly fewer people than there were, (T, d) each; None: it does not.
+
+    Rare bursts count less in a level, and the estimates of a filter are as far below the mean as the model is.
+    """
+    people, model = (float(values.sum(axis=1).mean()) for values in (counts, expected))
+    if model >= _CLOSE_TO_THE_MEAN * people:
+        return None
+    return (
+        f"the model expects {model:.4g} people per slot, of all regions together, where the span had {people:.4g} on "
+        "average: its levels are those of usual slots, in which rare bursts count less. Absolute errors are smaller "
+        "for it, but where records say little, sums and averages of estimates are too small by as much. If these "
+        "matter most, leave the model out (--learn)."
+    )
 
 
 def _load(

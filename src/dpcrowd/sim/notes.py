@@ -9,6 +9,8 @@ import numpy as np
 
 from dpcrowd.plugins import package_of
 from dpcrowd.schemes.base import Scheme
+from dpcrowd.schemes.direct import DirectScheme
+from dpcrowd.schemes.flooding import Flooding
 from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.registry import groups_regions
 from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
@@ -161,6 +163,15 @@ def _covered(config: SimulationConfig, servers_per_slot: int) -> bool:
     return _is_partition(config) or servers_per_slot >= config.servers
 
 
+def _without_filters(config: SimulationConfig) -> list[str]:
+    """Return a remark on schemes whose estimates are the same with and without a model."""
+    inner = {one.label: one.scheme.inner if isinstance(one.scheme, Flooding) else one.scheme for one in config.entrants}
+    labels = [label for label, scheme in inner.items() if isinstance(scheme, DirectScheme)]
+    return [f"without a filter, and so with the same estimates as without the model: {', '.join(labels)}."] * bool(
+        labels
+    )
+
+
 def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return the remarks to print with the result."""
     remarks = _different_promises(config)
@@ -180,6 +191,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         remarks.append(f"beta has no effect, since there is no consensus step in {labels}.")
     if config.fitted is not None:
         remarks.append(model_note(config.fitted))
+        remarks += _without_filters(config)
         remarks += timing_notes(config.fitted, config.data)
         in_sample = in_sample_note(config.fitted, config.in_sample)
         remarks += [] if in_sample is None else [in_sample]

@@ -381,3 +381,51 @@ def test_an_array_is_fitted_as_the_data_set_of_it() -> None:
     for data, options, why in wrong:
         with pytest.raises(BadInput, match=why):
             dpcrowd.fit(data, source="drawn", **options)
+
+
+@pytest.mark.parametrize(("months", "rows"), [(1, 12), (3, 4)])
+def test_a_month_is_not_like_its_neighbours(months: int, rows: int, tmp_path: Path) -> None:
+    """Weeks of a year are smoothed; months that were, too, had half of a December, and quarters no season at all."""
+    number = np.arange(10 * rows)
+    expected = np.where(number % rows == rows - 1, 2000.0, 800.0)
+    counts = np.random.default_rng(3).poisson(expected)[:, None]
+    labels = [f"{2010 + months * place // 12}-{months * place % 12 + 1:02d}" for place in number]
+    path = tmp_path / "shop.csv"
+    write_counts(path, counts, ["shop"], labels, "date")
+    fitted = dpcrowd.fit(path, source="drawn")
+    assert fitted.season == "year"
+    assert fitted.regions[0].profile == pytest.approx([800.0] * (rows - 1) + [2000.0], rel=0.05)
+
+
+@pytest.mark.parametrize("source", [None, 123, b"x", "", "  "])
+def test_a_source_is_a_text(series: Path, source: Any) -> None:
+    """`source=None` was written as "None", and every node took it for an assertion."""
+    with pytest.raises(BadInput, match=r"the source is .*; say why fitting on these data costs no privacy budget"):
+        dpcrowd.fit(series, source=source)
+
+
+def test_levels_far_below_the_mean_are_said() -> None:
+    """Sums of estimates are as much too small, where the docs say that estimates can be added up."""
+    rng = np.random.default_rng(4)
+    bursts = rng.poisson(2.0, (200, 8)) + 100 * (rng.random((200, 8)) < 0.05)
+    (note,) = dpcrowd.fit(bursts, source="drawn", season="none").notes
+    assert "sums and averages of estimates are too small" in note
+    assert f"the span had {bursts.sum(axis=1).mean():.4g} on average" in note
+    assert dpcrowd.fit(rng.poisson(5.0, (200, 8)), source="drawn", season="none").notes == ()
+
+
+def test_a_season_of_labels_that_are_not_understood_says_so(tmp_path: Path) -> None:
+    """ "The data have no times" is no help to somebody who sees times in the file."""
+    path = tmp_path / "us.csv"
+    labels = [f"{1 + day % 12}/1/{2000 + day // 12}" for day in range(60)]
+    write_counts(path, np.full((60, 1), 5), ["shop"], labels, "date")
+    with pytest.raises(
+        BadInput, match=r"season 'year' needs the time of each slot, but labels such as '1/1/2000' are not"
+    ):
+        dpcrowd.fit(path, source="drawn", season="year")
+
+
+def test_schemes_without_a_filter_are_named(series: Path, model: dpcrowd.Model) -> None:
+    """ "All filters know the model" is true of none of them."""
+    result = dpcrowd.simulate(["bd", "duniform", "kalman-uniform"], series, model=model, **ONE_RUN)
+    assert any(note.endswith("same estimates as without the model: bd, duniform.") for note in result.notes)

@@ -42,6 +42,9 @@ MIN_COVERAGE = 0.9
 MIN_CALIBRATION = 0.5
 """Intervals are called too wide below this mean square of the innovations."""
 
+MAX_CALIBRATION = 1.6
+"""Above this mean square some innovations are far off, also where 95% are within 1.96: that of Laplace noise is 1."""
+
 Waits = Literal["vouching", "operator", "budget"] | None
 Verdict = Literal["calibrated", "narrow", "wide", "unknown"]
 
@@ -262,6 +265,11 @@ def _verdict(coverage: float | None, mean_square: float | None, values: int, whe
         return "narrow", f"the intervals are too narrow: {seen}."
     if mean_square < MIN_CALIBRATION:
         return "wide", f"the intervals are wider than they have to be: {seen}."
+    if mean_square > MAX_CALIBRATION:
+        return "calibrated", (
+            f"most intervals are about right, but some values were far off: {seen}. A crowd that changes suddenly does "
+            "that, and so does a server whose counts are wrong."
+        )
     return "calibrated", f"the intervals are about right: {seen}."
 
 

@@ -55,6 +55,11 @@ def read_table(path: Path, *, skip_blank: bool = False, header: bool | None = No
     skip_blank  skip blank lines of a CSV, if the order of rows does not matter; in a series, one may be a missing slot
     header      whether the first line of a CSV has names; None: it has, unless it looks like data (`first_line`)
     """
+    if path.suffix.lower() == ".toml":
+        raise BadInput(
+            f"{path.name} is a TOML file, such as a model or a network, and no file of counts; allowed: CSV or Parquet."
+            " A model is given as --model (model=... in Python)."
+        )
     if path.suffix.lower() in (".parquet", ".pq"):
         if header is not None:
             raise BadInput(f"{path.name} is a Parquet file, whose columns have names; leave header out (--header).")

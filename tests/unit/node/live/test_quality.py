@@ -36,6 +36,8 @@ def test_the_verdict_says_which_way_the_intervals_are_wrong() -> None:
     assert of(list(2 * normal)).verdict == "narrow"
     assert of(list(normal / 2)).verdict == "wide"
     assert "too narrow" in of(list(2 * normal)).text
+    jump = of([*normal, *[9.0] * 25])
+    assert (jump.verdict, "some values were far off" in jump.text) == ("calibrated", True), "2.9 is not about right"
 
 
 def test_few_records_are_no_reason_to_worry() -> None:

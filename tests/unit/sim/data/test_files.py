@@ -82,7 +82,10 @@ def test_gzip_and_short_slots(tmp_path: Path) -> None:
         ("week\n2020-01-04\n", r"no region columns beside 'week'"),
         ("week,a,a\n2020-01-04,1,2\n", r"two columns 'a'"),
         ("week,a,\n2020-01-04,1,2\n", r"column 3 has no name"),
-        ("a,b\n1,2\n3\n", r"line 3 has 1 cells, the first line has 2"),
+        (
+            "a,b\n1,2\n3\n",
+            r"line 3 has 1 cells, the first line has 2; allowed: the same number in every line\. Fill in",
+        ),
         ("a,b\n1,2\n\n3,4\n", r"line 3 has 0 cells"),
         ("a,b\n1,2\n3,\n", r"line 3, column 'b' is empty; fill it in"),
         ("a,b\n1,2\n3,nan\n", r"line 3, column 'b' is NaN"),
