@@ -263,8 +263,20 @@ def arrived_sums(facts: PublicFacts, samples: int, slots: int, values: Floats) -
 
 
 def predicted_error(facts: PublicFacts, samples: Sequence[int]) -> Floats:
-    """Return the standard deviations relative to each region's level, averaged over servers, slots and regions."""
-    return np.asarray((predicted_deviation(facts, samples) / facts.scale).mean(axis=1))
+    """Return the error that samples and hops are chosen by, averaged over servers and slots."""
+    return _error_of(facts, predicted_deviation(facts, samples))
+
+
+def _error_of(facts: PublicFacts, deviation: Floats) -> Floats:
+    """Return the error of standard deviations (..., regions).
+
+    Without an expected course, as in the paper, each is divided by the level of its region, and all regions count the
+    same. With one, small regions are known by it, and relative errors of few people say little: the sum of all
+    deviations is divided by the sum of all levels (the total error), so that a region counts by its people.
+    """
+    if facts.model.course is None:
+        return np.asarray((deviation / facts.scale).mean(axis=-1))
+    return np.asarray(deviation.sum(axis=-1) / facts.scale.sum())
 
 
 def good_enough(facts: PublicFacts, least: float) -> float:
@@ -277,7 +289,7 @@ def good_enough(facts: PublicFacts, least: float) -> float:
     if facts.model.course is None:
         return enough
     alone = np.sqrt(facts.process_var / (1.0 - np.square(facts.transition)))
-    return min(enough, least + _LOST_GAIN * max(float((alone / facts.scale).mean()) - least, 0.0))
+    return min(enough, least + _LOST_GAIN * max(float(_error_of(facts, alone)) - least, 0.0))
 
 
 def best_samples(facts: PublicFacts) -> int:

@@ -199,3 +199,19 @@ def test_a_finite_stream_is_not_predicted_as_one_without_end() -> None:
     calm = ProcessModel.of(1.0, [0.005, 0.005])
     finite = facts(model=calm, guarantee=Guarantee.finite(24, 1.0))
     assert (predicted_deviation(finite, [4]) > 1.2 * predicted_deviation(facts(model=calm), [4])).all()
+
+
+def test_with_a_model_regions_count_by_their_people() -> None:
+    """One region of three people would decide how often all are sampled: its relative error is the largest."""
+    levels = np.array([3.0, 2000.0, 5000.0])
+    model = ProcessModel.around(Course(levels[None], np.square(0.1 * levels)[None]), np.full(3, 0.7))
+    crowd = facts(model=model, level=levels, observation="binomial")
+    numbers = [1, 4, 16]
+    deviation = prediction.predicted_deviation(crowd, numbers)
+    assert prediction.predicted_error(crowd, numbers) == pytest.approx(deviation.sum(axis=1) / levels.sum())
+    without_first = ProcessModel.around(Course(levels[None, 1:], np.square(0.1 * levels[1:])[None]), np.full(2, 0.7))
+    large = facts(model=without_first, level=levels[1:], observation="binomial")
+    assert best_samples(crowd) == best_samples(large)
+    without = facts(model=ProcessModel.of(1.0, np.array([1.0, 400.0])), level=levels[:2])
+    relative = prediction.predicted_deviation(without, numbers) / levels[:2]
+    assert prediction.predicted_error(without, numbers) == pytest.approx(relative.mean(axis=1)), "as in the paper"
