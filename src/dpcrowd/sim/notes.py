@@ -295,7 +295,8 @@ def _planned(config: SimulationConfig) -> list[str]:
             error = "mean relative error" if config.fitted is None else "total error"
             remarks.append(
                 f"{entrant.label} takes {samples} in {_count(guarantee.length, 'slot')}: the fewest whose predicted "
-                f"{error} is within 2% of the least{keep and ' and '}{keep}, given graph, shares, {known} and guarantee."
+                f"{error} is within 2% of the least{keep and ' and '}{keep}, given graph, shares, {known} and "
+                "guarantee."
             )
         if isinstance(scheme, Relay) and entrant.reach_planned:
             distance = "to every server" if scheme.max_hops is None else _count(scheme.max_hops, "hop")
