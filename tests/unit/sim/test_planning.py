@@ -100,7 +100,7 @@ def test_a_note_says_how_many_samples_were_chosen() -> None:
     """Otherwise nobody knows what was simulated."""
     result = simulate("relay", COUNTS, **SMALL, window=30, runs=2)
     number = samples(process_var=None)
-    beginning = f"relay takes {number} samples in 30 slots: the fewest whose predicted error is within 2% of the least"
+    beginning = f"relay takes {number} samples in 30 slots: the fewest whose predicted mean relative error is within 2%"
     assert number > 1
     assert any(note.startswith(beginning) for note in result.notes)
     chosen = simulate("relay", COUNTS, **SMALL, window=30, runs=2, samples=3)
