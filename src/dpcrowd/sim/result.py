@@ -310,7 +310,7 @@ def errors_by_size(by_size: Floats) -> list[dict[str, Any]]:
             {
                 "least": least,
                 "most": most,
-                "share": estimates / table[:, 2].sum() if table[:, 2].any() else None,
+                "share": float(estimates / table[:, 2].sum()) if table[:, 2].any() else None,
                 "mae": error / estimates if estimates and np.isfinite(error) else None,
                 "total_error": error / people if people and np.isfinite(error) else None,
             }

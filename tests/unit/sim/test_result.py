@@ -176,6 +176,7 @@ def test_scores_are_those_of_all_estimates() -> None:
     assert empty["share"] == pytest.approx(small.mean())
     assert empty["mae"] == pytest.approx(errors[:, small].mean())
     assert sum(entry["share"] for entry in row["by_size"]) == pytest.approx(1.0)
+    assert {type(entry["share"]) for entry in row["by_size"]} == {float}, "a number of NumPy's prints its type"
     paired = result.compare("kalman-uniform", "kalman-uniform", metric="total_error")
     assert (paired.metric, paired.paired_ratio) == ("total_error", pytest.approx(1.0))
 
