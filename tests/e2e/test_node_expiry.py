@@ -224,7 +224,7 @@ def test_a_renewed_certificate_opens_links_once(tmp_path: Path, caplog: pytest.L
                 lambda: machine.exchanging is None and 0.3 < (time.time_ns() - clock.epoch_ns) / SECOND % 2 < 0.6,
                 "time enough before the next seal",
             )
-            assert "Links are opened anew now" in await b.reload()
+            assert "Links are opened anew" in await b.reload()  # now, or on a slow machine after the next exchange
             await until(lambda: seen[-1:] == [True], "the link again")
             await asyncio.sleep(3.0)
             assert seen == [False, True]
