@@ -53,7 +53,7 @@ _ODDS_TOGETHER = math.log(0.25)
 _MOST_ODDS = 50.0
 _MOST_SHARE = 4.0
 """How many times its weight a belief counts at most."""
-_LEAST = 1e-300
+_LEAST = 1e-300  # where no belief counts less than its weight, nothing is left to divide among them
 _STEPS = 3
 """Steps of expectation and maximisation; forty change errors by less than 1%, and coverage by less than 0.001."""
 
@@ -93,9 +93,9 @@ def _by_width(weight: Floats, var: Floats) -> Floats:
         # Where nothing is known, or something exactly, no density says more than the weights do.
         by_density = np.where(np.isfinite(total) & (total > 0.0), density / total, weight)
     share = np.minimum(by_density, _MOST_SHARE * weight)
-    missing = np.maximum(weight - share, 0.0)
-    given = (1.0 - over_beliefs(share)) / np.maximum(over_beliefs(missing), _LEAST)
-    return np.asarray(share + missing * np.maximum(given, 0.0))
+    shortfall = np.maximum(weight - share, 0.0)
+    rest = np.maximum(1.0 - over_beliefs(share), 0.0)
+    return np.asarray(share + shortfall * (rest / np.maximum(over_beliefs(shortfall), _LEAST)))
 
 
 def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats, shared: Floats) -> Floats:

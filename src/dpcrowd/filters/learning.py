@@ -33,8 +33,8 @@ Where records say little, the weights stay what they were: intervals become narr
 function of records, that is of released values, and no schedule depends on it. Arrays are (beliefs, N, d).
 
 Without an expected course the beliefs differ in Q alone, which then need not be known: 1/16, 1/4, 1, 4 and 16 times,
-and 4096 times for a region that leaves its past at once, such as an empty one that fills, whose Q says nothing. And
-there is upheaval as well.
+and 4096 times for a region that leaves its past at once, such as an empty one that fills, whose Q says nothing. The
+belief in upheaval is the same.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _ANOTHER_LEVEL, _LEVEL_FAR_AWAY, _LASTING, _COMMON_LEVEL, _IN_UPHEAVAL = 0.02, 0
 _PART_PER_SLOT = 0.25
 """The typical step of a region in upheaval, by its size."""
 _MOST_STEPS = 64
-"""Steps in upheaval that are followed one by one; earlier ones add nothing to what is already as wide as it matters."""
+"""Number of steps in upheaval that are followed; after so many the interval contains every plausible crowd."""
 _TRUST_IN_CALM, _TRUST_IN_LIVELY = 0.2, 0.15
 """Weights of the calmest and of the liveliest belief at the start of an estimate, beside those of the others."""
 _CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON = 0, 1, 3, 5, 7  # where these beliefs are around a course

@@ -92,9 +92,9 @@ def fit(
     counts = series.truth(np.random.default_rng(0)).astype(np.float64)  # nothing is drawn: the file says it
     times = slot_times(series.slot_labels)
     season = checked_season(season)
-    unread = unknown_times_note(series.slot_labels) if times is None and season in _BY_TIME else None
-    if unread is not None:
-        raise BadInput(f"season '{season}' needs the time of each slot, but {unread}")
+    label_note = unknown_times_note(series.slot_labels) if times is None and season in _BY_TIME else None
+    if label_note is not None:
+        raise BadInput(f"season '{season}' needs the time of each slot, but {label_note}")
     check_seen_twice(season, None if times is None else times.length, series.slots)
     fitted = fit_series(counts, None, times, season, series.first)
     model = make_model(
@@ -130,11 +130,11 @@ def _from_array(counts: list[Any] | NDArray[Any], options: dict[str, Any]) -> Da
 
 
 def checked_source(source: str) -> str:
-    """Return why fitting costs no privacy budget, or refuse an empty text, and what is no text."""
-    given: object = source
-    if isinstance(given, str) and given.strip():
-        return given.strip()
-    problem = "empty" if isinstance(given, str) else f"{given!r}, which is no text"
+    """Return why fitting costs no privacy budget; refuse an empty text, and anything but a text."""
+    value: object = source
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    problem = "empty" if isinstance(value, str) else f"{value!r}, which is not a text"
     raise BadInput(
         f"the source is {problem}; say why fitting on these data costs no privacy budget: published data, people whom "
         "the promise does not cover, or earlier releases."

@@ -167,9 +167,9 @@ def _without_filters(config: SimulationConfig) -> list[str]:
     """Return a remark on schemes whose estimates are the same with and without a model."""
     inner = {one.label: one.scheme.inner if isinstance(one.scheme, Flooding) else one.scheme for one in config.entrants}
     labels = [label for label, scheme in inner.items() if isinstance(scheme, DirectScheme)]
-    return [f"without a filter, and so with the same estimates as without the model: {', '.join(labels)}."] * bool(
-        labels
-    )
+    if not labels:
+        return []
+    return [f"schemes without a filter have the same estimates with and without the model: {', '.join(labels)}."]
 
 
 def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:

@@ -428,4 +428,4 @@ def test_a_season_of_labels_that_are_not_understood_says_so(tmp_path: Path) -> N
 def test_schemes_without_a_filter_are_named(series: Path, model: dpcrowd.Model) -> None:
     """ "All filters know the model" is true of none of them."""
     result = dpcrowd.simulate(["bd", "duniform", "kalman-uniform"], series, model=model, **ONE_RUN)
-    assert any(note.endswith("same estimates as without the model: bd, duniform.") for note in result.notes)
+    assert any(note.endswith("same estimates with and without the model: bd, duniform.") for note in result.notes)

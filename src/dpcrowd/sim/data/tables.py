@@ -57,7 +57,7 @@ def read_table(path: Path, *, skip_blank: bool = False, header: bool | None = No
     """
     if path.suffix.lower() == ".toml":
         raise BadInput(
-            f"{path.name} is a TOML file, such as a model or a network, and no file of counts; allowed: CSV or Parquet."
+            f"{path.name} is a TOML file, such as a model or a network, not a file of counts; allowed: CSV or Parquet."
             " A model is given as --model (model=... in Python)."
         )
     if path.suffix.lower() in (".parquet", ".pq"):
