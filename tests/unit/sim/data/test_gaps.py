@@ -62,6 +62,15 @@ def test_every_kind_of_label_can_be_filled_in(labels: list[str], slots: int, tmp
     assert (truth(data)[-1], sum(truth(data))) == (12, 9 + 10 + 11 + 12)
 
 
+def test_a_quarter_that_is_filled_in_is_written_as_the_others(tmp_path: Path) -> None:
+    """A label of another form would be refused, or taken for another slot, when the table is read again."""
+    for form in ("{} Q{}", "{}-Q{}", "{}q{}"):
+        labels = [form.format(2026, quarter) for quarter in (1, 2, 4)]
+        assert load(save(tmp_path, labels), gaps="zero").slot_labels == tuple(
+            form.format(2026, q) for q in (1, 2, 3, 4)
+        )
+
+
 def test_a_file_by_slot_and_region_is_filled_in_as_well(tmp_path: Path) -> None:
     """Its rows may be in any order, so the places of the slots move."""
     path = tmp_path / "long.csv"
