@@ -22,6 +22,7 @@ const { spansFor } = await load("format.ts");
 const { hasMap, shapesOf } = await load("map.tsx");
 const { anchorOf, blocksOf, inline } = await load("markdown.tsx");
 const { Metrics } = await load("metrics.ts");
+const { Tiles } = await load("tiles.ts");
 globalThis.matchMedia = () => ({ matches: false, addEventListener: () => undefined });
 const { helpLink, helpName } = await load("help.tsx");
 const { roamingCost } = await load("privacy.tsx");
@@ -105,6 +106,41 @@ test("relative numbers are parts of the mean", () => {
   history.merge(columns(1, 3));
   const picture = { history, subjects: [{ label: "north", region: 0, color: "" }], lines: [], relative: true, band: true, colors };
   assert.deepEqual(columnsOf(picture, 0, 2, 800)[3], [50, 100, 150]);
+});
+
+/** As much of a document as tiles need: elements that hold others. */
+class Box {
+  children = []; dataset = {}; attributes = new Map(); listeners = {};
+  classList = { toggle: () => undefined };
+  style = { getPropertyValue: () => "", setProperty: () => undefined };
+  addEventListener(name, listener) { this.listeners[name] = listener; }
+  append(child) { this.children.push(child); }
+  replaceChildren(...children) { this.children = children; }
+  closest() { return this; }
+  getAttribute(name) { return this.attributes.get(name); }
+  setAttribute(name, value) { this.attributes.set(name, value); }
+}
+
+test("tiles stay when another server is shown, with its numbers, even where both have as many slots", () => {
+  globalThis.document = { createElement: () => new Box(), createTextNode: (data) => ({ data }) };
+  globalThis.ResizeObserver = class { observe() {} };
+  const regions = ["north", "south"], [one, other] = [1, 2].map((factor) => {
+    const history = new History([...regions]);
+    history.merge(columns(0, 9, { regions, value: (slot) => factor * slot }));
+    return history;
+  });
+  assert.equal(one.version, other.version);
+  const box = new Box(), tiles = new Tiles(box, () => undefined, () => undefined);
+  const numbers = () => box.children.map((tile) => tile.children[1].children[0].data);
+  tiles.draw(one, [], 5);
+  const before = box.children;
+  assert.deepEqual(numbers(), ["9", "9"]);
+  tiles.draw(other, [], 5);
+  assert.deepEqual(numbers(), ["18", "18"]);
+  box.listeners.focusin({ target: before[1] });
+  assert.deepEqual(numbers(), ["18", "18"]);
+  assert.equal(box.children, before);
+  delete globalThis.document;
 });
 
 test("metrics are read as Prometheus writes them", () => {

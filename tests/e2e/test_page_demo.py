@@ -79,13 +79,18 @@ def test_only_the_demo_tells_the_truth_and_says_so(page_of_demo: Opened) -> None
 
 
 def test_another_server_of_the_demo_is_shown(page_of_demo: Opened) -> None:
-    """One page shows all nodes at once: choosing another one shows its own numbers."""
+    """One page shows all nodes at once: choosing another one shows its own numbers in the tiles that are there.
+
+    New tiles would take the focus from whoever is using the keyboard.
+    """
+    page_of_demo.page.evaluate("window.tileBefore = document.querySelector('.tile')")
     page_of_demo.page.locator("header select").first.select_option(label="server-2")
     page_of_demo.wait_for("document.querySelector('.live strong').textContent === 'server-2'")
     page_of_demo.wait_for("document.querySelector('[data-server=\"server-2\"]').dataset.state === 'own'")
     page_of_demo.page.locator("header select").first.select_option(label="server-1")
     page_of_demo.wait_for("document.querySelector('.live strong').textContent === 'server-1'")
     page_of_demo.wait_for("document.querySelector('[data-server=\"server-1\"]').dataset.state === 'own'")
+    assert page_of_demo.page.evaluate("window.tileBefore.isConnected")
 
 
 def test_a_region_is_drawn_with_the_keyboard_alone(page_of_demo: Opened) -> None:
@@ -93,7 +98,8 @@ def test_a_region_is_drawn_with_the_keyboard_alone(page_of_demo: Opened) -> None
     page = page_of_demo.page
     page.locator(".tile").first.focus()
     page.keyboard.press("ArrowRight")
-    name = page.evaluate("document.activeElement.querySelector('.name').textContent")
+    name = page.evaluate("document.activeElement.matches('.tile') && document.activeElement.title")
+    assert name == "station"
     page.keyboard.press("Enter")
     page_of_demo.wait_for(f"[...document.querySelectorAll('.chip')].some(one => one.textContent.includes({name!r}))")
     page.locator("#chart").focus()

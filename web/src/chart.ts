@@ -121,6 +121,7 @@ export class Chart {
   show(picture: Picture): void {
     const signature = JSON.stringify([picture.subjects, picture.lines.map((one) => [one.label, one.color, one.width, one.dash]),
       picture.relative, picture.band, picture.colors]);
+    if (picture.history !== this.picture?.history) this.drawn = "";  // two servers may have the same version
     this.picture = picture;
     if (this.plot === null || signature !== this.signature) this.build(picture);
     this.signature = signature;

@@ -92,9 +92,10 @@ export class Tiles {
   }
 
   draw(history: History, chosen: number[], steps: number, anew = false): void {
-    if (history.regions !== this.names) this.build(history.regions);
+    if (!sameNames(history.regions, this.names)) this.build(history.regions);
     const now = `${history.version} ${chosen.join()}`;
-    if ((now === this.shown && !anew) || history.length === 0) return;
+    const isDrawn = now === this.shown && history === this.last?.history;  // two servers may have the same version
+    if ((isDrawn && !anew) || history.length === 0) return;
     this.shown = now;
     this.last = { history, chosen, steps };
     const last = history.length - 1, before = Math.max(0, last - steps);
@@ -124,6 +125,11 @@ export class Tiles {
       if (many && region === this.focused) tile.setAttribute("aria-label", `${this.names[region]}: ${text} ${halfWidth(half)}`);
     }
   }
+}
+
+/** Tiles of the same regions are kept when another server is shown: whoever uses the keyboard stays where they are. */
+function sameNames(some: string[], others: string[]): boolean {
+  return some === others || (some.length === others.length && some.every((one, place) => one === others[place]));
 }
 
 /** How many characters all names begin with: small tiles leave them out. */
