@@ -5,7 +5,8 @@ server whose feed has stopped and which repeats its last value, shows only over 
 records are compared with the posterior that all of them have led to: the squared residual over its variance, averaged
 over the regions, is 1 on average for an honest origin. Each origin's score is a moving mean of it, in units of what is
 usual among all origins, since a wrong model makes every origin look bad. Above `SUSPECT` the variances of an origin's
-records are multiplied by the square of its score. Good records bring the score down again, slowly.
+records are multiplied by the square of its score. Good records bring the score down again, slowly. One record alone
+makes nobody suspected, however far off it is: whoever is the first to report that the crowd has jumped is far off, too.
 
 A receiver that knows nothing yet has no prior with which it could compare. It compares a record with the lower median
 of the slot's records (`start_penalty`).
@@ -33,7 +34,7 @@ SUSPECT = 3.5
 """An origin with a score above this is suspected. Honest origins have 1 on average, four standard deviations below."""
 
 _RATE, _FORGIVENESS = 1 / 8, 1 / 32
-_MOST = 100.0
+_MOST = 16.0  # of one residual: a usual score stays below SUSPECT with it, and a second one takes it above
 _USUAL_RATE, _MOST_USUAL = 1 / 64, 4.0
 _MOST_PENALTY = 1e12
 _LIMITS = np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS])

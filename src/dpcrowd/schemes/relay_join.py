@@ -48,7 +48,7 @@ from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 __all__ = ["FinalisedState", "begin_from", "can_be_joined", "finalised_state", "most_trusted", "read_finalised"]
 
 _LARGEST = 2.0**53
-_MOST_SCORE, _MOST_USUAL, _MOST_PENALTY = 100.0, 4.0, 1e4
+_MOST_SCORE, _MOST_USUAL, _MOST_PENALTY = 100.0, 4.0, 1e4  # servers of development versions had scores up to 100
 _ASYMMETRY = 1e-9  # of a covariance, in units of its largest number: rounding
 _ROUNDING = 1e-6  # of numbers that follow from others, which another machine may have computed
 _SAFETY = 4.0
