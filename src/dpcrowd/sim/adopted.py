@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcrowd.errors import BadInput
 from dpcrowd.models.file import read_model
 from dpcrowd.models.model import Model
 from dpcrowd.sim.network_file import NetworkFile
@@ -66,6 +67,11 @@ def adopt_model(
     instead  what may be given in place of a model, by name; if one of them is not None, the model of the file is not
              used
     """
+    if not isinstance(model, Model | str | os.PathLike | None):
+        raise BadInput(
+            f"model was given as an object of type {type(model).__name__}; allowed: a model of dpcrowd.fit, the path of"
+            f' its file, or "{NO_MODEL}".'
+        )
     other = file if file is not None and file.model is not None else None
     if model is None:
         if other is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dpcrowd.errors import unknown_name
 from dpcrowd.schemes.nonprivate import NonPrivate
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.backends import Backend, run_tasks
@@ -58,6 +60,10 @@ def simulate(
     True
     """
     where = Backend(backend, jobs, cluster)
+    allowed = inspect.signature(configure).parameters
+    for name in settings:
+        if name not in allowed:
+            raise unknown_name("setting", name, allowed)
     config = configure(schemes, data, **settings)
     shared = batches(config, range(config.runs), jobs)
     total = config.data.slots * config.runs

@@ -28,8 +28,8 @@ def test_an_array_is_a_data_set() -> None:
     ("counts", "words"),
     [
         (np.array([1.5, 2.0]), "whole numbers; given fractions"),
-        (np.array([1.0, np.nan]), "missing"),
-        (np.array([-1, 2]), "negative"),
+        (np.array([1.0, np.nan]), "given nan in row"),
+        (np.array([-1, 2]), "given -1"),
         (np.zeros((2, 2, 2)), "shape"),
         (np.array(["a", "b"]), "must be numbers"),
         (np.zeros((0, 2)), "shape"),

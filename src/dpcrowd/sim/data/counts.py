@@ -172,8 +172,13 @@ def counts_from_array(
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iuf":
         raise BadInput(f"counts must be numbers of shape (T,) or (T, d); given {array.dtype}{array.shape}.")
-    if not np.isfinite(array).all() or (array < 0).any() or (array > 2**53).any():
-        raise BadInput("counts must be whole numbers from 0 to 2^53; given a negative, too large or missing one.")
+    wrong = np.argwhere(~((array >= 0) & (array <= 2**53)))
+    if len(wrong):
+        slot, region = wrong[0].tolist()
+        raise BadInput(
+            f"counts must be whole numbers from 0 to 2^53; given {array[slot, region]} in row {slot}, column {region}"
+            f"{f' (and {len(wrong) - 1} more such numbers)' if len(wrong) > 1 else ''}."
+        )
     rounded = np.rint(array)
     if not round_counts and (rounded != array).any():
         raise BadInput("counts must be whole numbers; given fractions. Round them, or give round_counts=True.")

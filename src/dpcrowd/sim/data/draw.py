@@ -78,7 +78,7 @@ def load(
     >>> data.slots, data.regions
     (50, ('region-1', 'region-3'))
     """
-    name = os.fspath(name_or_path)
+    name = _text_of(name_or_path)
     fills = check_gaps(gaps) == "zero"
     if name in NAMES:
         _refuse_options_of_files(name, gaps, header)
@@ -117,6 +117,16 @@ def load(
     return read(
         table, name, slots=slots, process_var=process_var, regions=regions, round_counts=round_counts, gaps=gaps
     )
+
+
+def _text_of(name_or_path: str | os.PathLike[str]) -> str:
+    """Return a name or path as text; refuse anything else, which Python would call a wrong path."""
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise BadInput(
+            f"data were given as an object of type {type(name_or_path).__name__}; allowed: the name of a data set, the"
+            " path of a CSV or Parquet file, a loaded data set, or an array of counts with a row per slot."
+        )
+    return os.fspath(name_or_path)
 
 
 def _refuse_options_of_files(name: str, gaps: str, header: bool | None) -> None:
