@@ -6,10 +6,13 @@ region is weighed with one common start, the mean weight of the regions and of n
 the beginning. It is found by some steps of expectation and maximisation.
 
 A crowd that grows, or moves to another level, does so in most regions. So with a chance of one in five one and the same
-belief is right in all of them. Its evidence is the product over the regions, which is clear long before that of any
-single one, and Bayes' rule says how much each of the two counts:
+belief is right in all of them, but for exceptions: one in ten has its own. Its evidence is the product over the
+regions, which is clear long before that of any single one, and Bayes' rule says how much each of the two counts:
 
-    together:  start_k prod_i evidence_ik                apart:  prod_i sum_k common_k evidence_ik
+    apart:     prod_i apart_i,  apart_i = sum_k common_k evidence_ik
+    together:  start_k prod_i (0.9 evidence_ik + 0.1 apart_i)
+
+Without exceptions, fifteen regions that are a little calmer than their model outvote one that has plainly left it.
 
 The product takes the regions for independent. Those of one country are not: what is common to 26 of them would count
 26 times. So for the interval no calmer belief is right in all regions: what they have in common makes it wider alone.
@@ -41,7 +44,7 @@ import math
 import numpy as np
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.learning import FAR_AWAY, MODEL, Bank, Beliefs, over_beliefs, predict_bank
+from dpcrowd.filters.learning import FAR_AWAY, MODEL, Bank, Beliefs, carried_parts, over_beliefs, predict_bank
 from dpcrowd.filters.model import ProcessModel
 
 __all__ = ["combined", "step_ahead"]
@@ -51,6 +54,8 @@ _PRIOR_REGIONS = 30.0
 _ODDS_TOGETHER = math.log(0.25)
 """Odds beforehand, as a logarithm, that one belief is right in all regions: one to four."""
 _MOST_ODDS = 50.0
+_EXCEPTIONS = 0.1
+"""The chance that a region is an exception where one belief is right in all the others."""
 _MOST_SHARE = 4.0
 """How many times its weight a belief counts at most."""
 _LEAST = 1e-300  # where no belief counts less than its weight, nothing is left to divide among them
@@ -115,13 +120,16 @@ def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats, shared: Floats)
         common = (_PRIOR_REGIONS * start + mean_weight) / (_PRIOR_REGIONS + regions)
     weight = common * evidence
     apart = over_beliefs(weight)
-    total = logarithms.sum(axis=-1, keepdims=True)
+    own = weight / apart
+    of_most = (1.0 - _EXCEPTIONS) * evidence + _EXCEPTIONS * apart
+    total = np.log(of_most).sum(axis=-1, keepdims=True)
     most = total.max(axis=0)
     together = shared * np.exp(total - most)
     likelihood = over_beliefs(together)
     odds = np.log(likelihood) + most - np.log(apart).sum(axis=-1, keepdims=True) + _ODDS_TOGETHER
     chance = 1.0 / (1.0 + np.exp(-np.clip(odds, -_MOST_ODDS, _MOST_ODDS)))
-    return np.asarray((1.0 - chance) * (weight / apart) + chance * (together / likelihood))
+    follows = (together / likelihood) * ((1.0 - _EXCEPTIONS) * evidence / of_most)
+    return np.asarray((1.0 - chance) * own + chance * (follows + (1.0 - over_beliefs(follows)) * own))
 
 
 def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> Floats:
@@ -129,7 +137,7 @@ def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> 
     with the posterior before it.
     """
     mean = combined(bank, beliefs)[0]
-    carried = beliefs.transition if model.course is None else model.course.carried(beliefs.transition, slot)
+    carried = carried_parts(beliefs, model, slot)
     ahead = predict_bank(bank, model, beliefs, slot)
     prior = combined(ahead, beliefs)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -29,11 +29,37 @@ import numpy as np
 from dpcrowd.arrays import Floats, PerRegion
 from dpcrowd.errors import BadInput
 
-__all__ = ["Course", "same_course"]
+__all__ = ["Course", "UnknownSeason", "same_course"]
 
 _FEW_PEOPLE = 10.0
 _NEGLIGIBLE = 1e-18  # a part of the variance below this is beyond what rounding leaves
 _MOST_SETTLED = 1024  # variances that are kept
+_MOST_SLOTS = 10_000  # of a season that are looked at: more than a year of hours
+
+
+@dataclass(frozen=True)
+class UnknownSeason:
+    """A season of which only the size and the speed are known: it has moved, or is gone.
+
+        r(t) = level + e(t)          e(t+1) = transition e(t) + a change of variance noise_var
+
+    e has the variance of the season, and is half forgotten when two slots of the season have a correlation of a half:
+    a season is smoother than that from slot to slot, and turns sooner. Each number (d,).
+    """
+
+    level: PerRegion
+    transition: PerRegion
+    noise_var: PerRegion
+
+    @property
+    def settled_var(self) -> PerRegion:
+        """The variance (d,) of e(t) if nothing was ever observed."""
+        return np.asarray(self.noise_var / (1.0 - np.square(self.transition)))
+
+    def predict(self, mean: Floats, var: Floats, steps: int) -> tuple[Floats, Floats]:
+        """Return mean and variance (N, d) some slots later."""
+        left = self.transition**steps
+        return self.level + left * (mean - self.level), np.square(left) * (var - self.settled_var) + self.settled_var
 
 
 @dataclass(frozen=True)
@@ -152,6 +178,22 @@ class Course:
         level, variance = self.profile.mean(axis=0), self.variance.mean(axis=0)
         square = np.square(np.maximum(level, max(float(level.mean()), _FEW_PEOPLE)))
         return np.asarray(np.divide(square, variance, out=np.zeros_like(square), where=variance > 0.0))
+
+    @cached_property
+    def unknown_season(self) -> UnknownSeason | None:
+        """What is expected if nobody knows any more when the season is where; None: there is no season."""
+        slots = self.season // math.gcd(self.season, self.step) if self.step else 1
+        course = np.stack([self.mean(slot) for slot in range(min(slots, _MOST_SLOTS))])
+        level = course.mean(axis=0)
+        square = np.square(course - level).mean(axis=0)
+        if not (square > 0.0).any():
+            return None
+        spectrum = np.square(np.abs(np.fft.rfft(course - level, axis=0)))
+        products = np.fft.irfft(spectrum, n=len(course), axis=0) / len(course)
+        lasts = np.maximum(np.argmax(products <= 0.5 * square, axis=0), 1)  # every season has such a slot
+        transition = 0.5 ** (1.0 / lasts)
+        noise_var = np.maximum(square * (1.0 - np.square(transition)), self.variance.max(axis=0))
+        return UnknownSeason(level, transition, noise_var)
 
     @cached_property
     def _added(self) -> list[PerRegion]:

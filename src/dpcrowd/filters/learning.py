@@ -13,6 +13,8 @@ moved. So several filters run side by side on the same records, each with its ow
                                                       not come back (`filters.common_level`)
     upheaval                  a closest to 1          steps in proportion to the region's own size: an epidemic, which
                                                       becomes a thousand times as large as anything before it
+    another season            its own                 a season of the same size and speed that has moved, or is gone;
+                                                      only where the model has a season (`course.UnknownSeason`)
 
 and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a
 small chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few
@@ -60,6 +62,7 @@ __all__ = [
     "Beliefs",
     "Priors",
     "beliefs_of",
+    "carried_parts",
     "complete_banks",
     "over_beliefs",
     "predict_bank",
@@ -81,15 +84,16 @@ _FAR = 2.0
 _OF_A_BANK = re.compile(r"bank\.(mean|var|weight)$")
 _AROUND_COURSE = ((0.25, 0.06), (1.0, 0.84), (4.0, 0.06), (16.0, 0.02))  # factor of q, weight at the start
 _ANOTHER_LEVEL, _LEVEL_FAR_AWAY, _LASTING, _COMMON_LEVEL, _IN_UPHEAVAL = 0.02, 0.005, 0.05, 0.05, 0.005
+_ANOTHER_SEASON = 0.01
 _PART_PER_SLOT = 0.25
 """The typical step of a region in upheaval, by its size."""
 _MOST_STEPS = 64
 """Number of steps in upheaval that are followed; after so many the interval contains every plausible crowd."""
 _TRUST_IN_CALM, _TRUST_IN_LIVELY = 0.2, 0.15
 """Weights of the calmest and of the liveliest belief at the start of an estimate, beside those of the others."""
-_CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON = 0, 1, 3, 5, 7  # where these beliefs are around a course
-_UPHEAVAL = -1  # with and without a course
-_SILENT = {FAR_AWAY: 0.02, _COMMON: 0.05, _UPHEAVAL: 0.02}
+_CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON, _UPHEAVAL, _SEASON = 0, 1, 3, 5, 7, 8, 9  # which beliefs these are
+_UPHEAVAL_ALONE = 6
+_SILENT = {FAR_AWAY: 0.02, _COMMON: 0.05, _UPHEAVAL: 0.02, _SEASON: 0.02}
 """Up to which weight a belief is silent, since it would decide with any."""
 _ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05), (4096.0, 0.005), (1.0, _IN_UPHEAVAL))
 
@@ -158,12 +162,14 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         rows.append((slow, (1.0 - slow * slow) / (1.0 - a * a), _LASTING))
         rows.append((np.full(model.regions, RETURN), np.ones(model.regions), _COMMON_LEVEL))
         rows.append((stays, far, _IN_UPHEAVAL))
+        if (season := course.unknown_season) is not None:
+            rows.append((season.transition, season.noise_var / course.variance.max(axis=0), _ANOTHER_SEASON))
     transition, factor, weight = (np.stack(column) for column in zip(*rows, strict=True))
     trust, silent = weight.copy(), np.zeros((len(weight), 1, 1))
     if course is not None:
         trust[_CALM], trust[_LIVELY] = _TRUST_IN_CALM, _TRUST_IN_LIVELY
         for number, most in _SILENT.items():
-            silent[number] = most
+            silent[number : number + 1] = most
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
     return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint)
 
@@ -178,8 +184,11 @@ def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
         for number, transition in enumerate(beliefs.transition[:, 0]):
             variances[number] = beliefs.factor[number, 0] * model.course.settled_var(slot, transition)
         variances[_COMMON] = start_var(model.course, slot, model.diagonal_transition)
+    means = np.broadcast_to(mean, shape).copy()
+    if model.course is not None and (season := model.course.unknown_season) is not None:
+        means[_SEASON], variances[_SEASON] = season.level, season.settled_var
     return Bank(
-        np.broadcast_to(mean, shape).copy(),
+        means,
         np.broadcast_to(variances[:, None, :], shape).copy(),
         np.broadcast_to(beliefs.weight, shape).copy(),
     )
@@ -197,7 +206,7 @@ def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, b
     if course is None:
         var = np.where(np.isfinite(bank.var), a * a * bank.var, np.inf) + beliefs.factor * model.diagonal_var
         mean = a * bank.mean
-        var[_UPHEAVAL] += _step_in_upheaval(mean[_UPHEAVAL])
+        var[_UPHEAVAL_ALONE] += _step_in_upheaval(mean[_UPHEAVAL_ALONE])
         return Priors(mean, var, bank.weight)
     before = slot - 1 if before is None else before
     steps = max(slot - before, 1)
@@ -209,10 +218,22 @@ def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, b
     mean = course.mean(slot) + carried * (bank.mean - course.mean(before))
     var = carried * carried * bank.var + added
     var[_UPHEAVAL] += _added_in_upheaval(bank.mean[_UPHEAVAL], a[_UPHEAVAL], course, before, slot)
+    if (season := course.unknown_season) is not None:
+        mean[_SEASON], var[_SEASON] = season.predict(bank.mean[_SEASON], bank.var[_SEASON], steps)
     former, belief = ((bank.mean[place], bank.var[place]) for place in (MODEL, _COMMON))
     common = predict_level(former, belief, var[MODEL], course, model.diagonal_transition, slot, before)
     mean[_COMMON], var[_COMMON] = common.estimate(mean[MODEL], var[MODEL])
     return Priors(mean, var, bank.weight, common)
+
+
+def carried_parts(beliefs: Beliefs, model: ProcessModel, slot: int) -> Floats:
+    """Return which part of the deviation of the slot before each filter finds in a slot again, (beliefs, 1, d)."""
+    if model.course is None:
+        return beliefs.transition
+    carried = model.course.carried(beliefs.transition, slot)
+    if model.course.unknown_season is not None and carried is not beliefs.transition:
+        carried[_SEASON] = beliefs.transition[_SEASON]
+    return carried
 
 
 def _added_in_upheaval(former: Floats, transition: Floats, course: Course, before: int, slot: int) -> Floats:

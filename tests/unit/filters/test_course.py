@@ -18,7 +18,7 @@ from dpcrowd.schemes.uniform import expected_miss
 
 PROFILE = np.array([[400.0, 9.0], [20.0, 3.0], [150.0, 5.0]])
 A = np.array([0.9, 0.4])
-COMMON = 7  # the place of a common level in a bank
+COMMON, OTHER_SEASON = 7, 9  # the places of a common level and of another season in a bank
 COURSE = Course(PROFILE, 0.04 * np.square(PROFILE), season=3, offset=0, step=1, scale=PROFILE)
 MODEL = ProcessModel.around(COURSE, A)
 
@@ -83,7 +83,7 @@ def test_all_beliefs_follow_the_scale() -> None:
     assert both.mean == pytest.approx(one.mean)
     assert both.var == pytest.approx(one.var)
     relative = (both.mean - PROFILE[2]) / PROFILE[2]
-    own = np.delete(np.arange(len(relative)), COMMON)
+    own = np.delete(np.arange(len(relative)), [COMMON, OTHER_SEASON])
     assert relative[own] == pytest.approx(0.3 * beliefs.transition[own] ** 2)
     prior, prior_var, covariance = step_ahead(bank, MODEL, beliefs, 1)
     assert (np.square(covariance) <= prior_var * (bank.var.max(axis=0) + np.square(0.3 * PROFILE[0]))).all()
@@ -108,3 +108,28 @@ def test_a_repeated_value_misses_what_the_scale_takes_away() -> None:
     expected = np.square(day - night) + 0.04 / (1.0 - A * A) * (day**2 + night**2 - 2.0 * A * day * night)
     assert expected_miss(MODEL, 1, 1) == pytest.approx(expected)
     assert expected_miss(MODEL, 1, 0) == pytest.approx(np.zeros(2), abs=1e-9)
+
+
+def test_of_an_unknown_season_size_and_speed_are_known() -> None:
+    """A belief with another size or speed would have wrong intervals, or take years to find a season that has moved."""
+    slots = np.arange(24)
+    profile = np.stack([200.0 + 100.0 * np.sin(2.0 * np.pi * slots / 24.0), np.full(24, 50.0)], axis=1)
+    season = Course(profile, np.full((24, 2), 3.0), season=24, offset=5, step=1).unknown_season
+    assert season is not None
+    assert season.level == pytest.approx([200.0, 50.0])
+    assert season.transition[0] == pytest.approx(0.5 ** (1 / 4))  # cos(2 pi 4/24) = 1/2
+    assert season.settled_var[0] == pytest.approx(100.0**2 / 2.0)
+    mean, var = season.predict(np.array([[300.0, 50.0]]), np.zeros((1, 2)), 4)
+    assert mean[0, 0] == pytest.approx(250.0)
+    assert var[0, 0] == pytest.approx(0.75 * 100.0**2 / 2.0)
+    assert Course(profile[:1], np.ones((1, 2))).unknown_season is None
+    assert Course(profile[:, 1:], np.ones((24, 1)), season=24, step=1).unknown_season is None
+
+
+def test_a_season_in_steps_that_do_not_divide_it_is_looked_at_slot_by_slot() -> None:
+    """Rows of the profile are not slots: with two rows per slot a season is twice as fast."""
+    profile = 200.0 + 100.0 * np.sin(2.0 * np.pi * np.arange(48) / 48.0)[:, None]
+    course = Course(profile, np.ones((48, 1)), season=48, step=2)
+    season = course.unknown_season
+    assert season is not None
+    assert season.transition[0] == pytest.approx(0.5 ** (1 / 4))

@@ -398,3 +398,18 @@ def test_a_crowd_in_upheaval_may_step_by_a_part_of_its_own_size() -> None:
     assert np.sqrt(steps) == pytest.approx(0.25 * (100.0 - 1.0) * LEVEL, rel=0.02)
     bank.mean[-1] = -100.0 * LEVEL  # noise below nobody is no size
     assert (predict_bank(bank, MODEL, beliefs, 0).var[-1] < before).all()
+
+
+@pytest.mark.parametrize("hours", [6, None], ids=["moved", "gone"])
+def test_a_season_that_has_moved_or_is_gone_is_unlearned(hours: int | None) -> None:
+    """Every other belief expects the old season: intervals would miss most slots of the day for good."""
+    swing = LEVEL * np.sin(2.0 * np.pi * np.arange(48) / 24.0)
+    profile = (1.2 * LEVEL + swing[:24])[:, None]
+    model = ProcessModel.around(Course(profile, profile, season=24, step=1), np.array([0.0]))
+    day = np.zeros(24) if hours is None else swing[hours : hours + 24]
+    expected = np.broadcast_to(np.tile(1.2 * LEVEL + day, 10)[:, None, None], (240, 60, 1))
+    truth = np.random.default_rng(71).poisson(expected)
+    mean, var = learned(truth, 90.0**2, 72, model)
+    late = slice(60, None)
+    assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[late].mean() > 0.9
+    assert np.abs(mean - truth)[late].mean() < 0.4 * np.abs(swing).mean()
