@@ -20,6 +20,7 @@ __all__ = [
     "DpcrowdError",
     "MissingExtra",
     "SlotTaken",
+    "check_switches",
     "unknown_name",
     "whole_number",
 ]
@@ -97,3 +98,10 @@ def whole_number(name: str, value: object, least: int, most: int | None = None, 
     if number is None or number < least or (most is not None and number > most):
         span = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise BadInput(f"{name} must be a whole number {span}{why}; given {value}.")
+
+
+def check_switches(**switches: object) -> None:
+    """Refuse anything but True, False and None, where None stands for a default: "no" would count as yes."""
+    for name, value in switches.items():
+        if value is not None and type(value).__name__ not in ("bool", "bool_"):  # the latter is NumPy's
+            raise BadInput(f"{name}={value!r} is neither True nor False; give one of them, or leave it out.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcrowd.arrays import Shares
-from dpcrowd.errors import BadInput, unknown_name, whole_number
+from dpcrowd.errors import BadInput, check_switches, unknown_name, whole_number
 from dpcrowd.filters import Observation, ProcessModel, check_gain
 from dpcrowd.models.model import Model
 from dpcrowd.privacy import Accounting, Guarantee, Users
@@ -81,6 +81,8 @@ class SimulationConfig:
     share_width: float = 0.0
 
     def __post_init__(self) -> None:
+        check_switches(keep_estimates=self.keep_estimates, smoothed=self.smoothed, nonnegative=self.nonnegative)
+        check_switches(median=self.median, learn=self.learn)
         whole_number("runs", self.runs, 1, MOST_RUNS)
         whole_number("seed", self.seed, 0)
         has = f", since '{self.data.name}' has {self.data.slots} slots"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Shares
-from dpcrowd.errors import BadInput, unknown_name, whole_number
+from dpcrowd.errors import BadInput, check_switches, unknown_name, whole_number
 from dpcrowd.filters import Observation
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SECOND
@@ -529,6 +529,7 @@ def network_spec(
     graph: str | os.PathLike[str], servers: int | None, density: float | None, dynamic: bool | None
 ) -> NetworkSpec:
     """Return the network of a named graph or of a file; None: the defaults of `configure`."""
+    check_switches(dynamic=dynamic)
     name = os.fspath(graph)
     own = name in TOPOLOGIES
     plugin = None if own or Path(name).exists() else find_plugin("topology", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ __all__ = [
     "check_table_path",
     "check_toml_path",
     "check_writable",
+    "checked_path",
     "parquet_library",
     "refuse_failed_write",
     "write_table",
@@ -34,6 +36,13 @@ def check_toml_path(path: Path, what: str) -> None:
     if path.suffix.lower() != ".toml":
         raise BadInput(f"cannot write {what} to '{path.name}'; allowed ending: .toml.")
     check_writable(path)
+
+
+def checked_path(name: str, path: object) -> Path:
+    """Return the path of a file that a caller gives as `name`; refuse anything that is no path."""
+    if not isinstance(path, str | os.PathLike):
+        raise BadInput(f"{name}={path!r} is not the path of a file; allowed: a text such as 'model.toml', or a Path.")
+    return Path(path)
 
 
 def check_writable(path: Path) -> None:

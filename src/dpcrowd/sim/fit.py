@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from dpcrowd.sim.data.draw import NAMES, is_count_file, load
 from dpcrowd.sim.data.series import OneSlot, one_step_var, series_digest
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, notes_beside_variance, read_span
 from dpcrowd.sim.data.times import slot_times, unknown_times_note
-from dpcrowd.sim.export import check_toml_path
+from dpcrowd.sim.export import check_toml_path, checked_path
 
 __all__ = ["checked_season", "checked_source", "fit", "make_model"]
 
@@ -65,7 +65,7 @@ def fit(
     ('none', True)
     """
     if out is not None:
-        check_toml_path(Path(out), "a model")
+        check_toml_path(checked_path("out", out), "a model")
     for name in ("releases", "made_with"):
         if name in loading:
             raise BadInput(f"dpcrowd.fit reads counts and has no '{name}'; give releases to dpcrowd.fit_releases.")
@@ -179,10 +179,13 @@ def checked_season(season: str | int) -> SeasonKind:
     """Return a season that may be given as text, or refuse it."""
     if isinstance(season, str) and season.isascii() and season.isdigit():
         season = int(season)
-    if isinstance(season, str) and season not in (*SEASONS, "auto"):
-        problem = str(unknown_name("season", season, ("auto", *SEASONS))).removesuffix(".")
-        raise BadInput(f"{problem}, or a number of slots of at least 2.")
-    return season
+    value: object = season
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        return int(value)
+    if value not in (*SEASONS, "auto"):
+        problem = str(unknown_name("season", str(value), ("auto", *SEASONS))).removesuffix(".")
+        raise BadInput(f"{problem}, or a whole number of slots of at least 2.")
+    return str(value)
 
 
 def make_model(

@@ -29,10 +29,10 @@ from dpcrowd.models.model import Model
 from dpcrowd.models.releases import check_growth, measurements, walk_of
 from dpcrowd.models.season import SlotTimes, check_seen_twice
 from dpcrowd.schemes.base import Z95
-from dpcrowd.sim.data.span import Span, read_span
+from dpcrowd.sim.data.span import Span, read_span, span_text
 from dpcrowd.sim.data.tables import Table, is_number, read_table
 from dpcrowd.sim.earlier import as_start, correlation_note, earlier_model, is_network, reads_groups, season_notes
-from dpcrowd.sim.export import check_toml_path
+from dpcrowd.sim.export import check_toml_path, checked_path
 from dpcrowd.sim.fit import checked_season, checked_source, make_model
 from dpcrowd.sim.network_file import NetworkFile, read_network_process
 
@@ -99,8 +99,12 @@ def fit_releases(
     span         fit on these slots only: "70:395", by their numbers in the table, or fractions of it, "0:0.5"
     """
     if out is not None:
-        check_toml_path(Path(out), "a model")
-    table = read_table(Path(file))
+        check_toml_path(checked_path("out", out), "a model")
+    if made_with is not None and not isinstance(made_with, Model):
+        made_with = checked_path("made_with", made_with)
+    if made_with is not None and process_var is not None:
+        raise BadInput("made_with and process_var (--made-with, --process-var) are both given; leave one out.")
+    table = read_table(checked_path("file", file))
     source = checked_source(source)
     releases = _pivot(table)
     releases = releases if span is None else _cut(releases, span, table.file)
@@ -162,6 +166,8 @@ def _measurements(
     if releases.measured is None:
         process, notes = _process(releases, made_with, process_var)
         return measurements(releases.mean, releases.variance, process), earlier_model(made_with), notes
+    if process_var is not None:
+        _variances(process_var, releases.regions, releases.regions, "process_var")
     model = earlier_model(made_with)
     if model is None and (made_with is not None or process_var is not None):
         return releases.measured, None, (_NOT_NEEDED,)
@@ -229,8 +235,6 @@ def _process(
 ) -> tuple[ProcessModel, tuple[str, ...]]:
     """Return the model of the filters that made the releases, and what to know about it."""
     if process_var is not None:
-        if made_with is not None:
-            raise BadInput("made_with and process_var (--made-with, --process-var) are both given; leave one out.")
         q = _variances(process_var, releases.regions, releases.regions, "process_var")
         process = ProcessModel.of(1.0, q)
     elif made_with is None:
@@ -329,7 +333,7 @@ def _pivot(table: Table) -> _Releases:
 
 def _cut(releases: _Releases, span: Span, file: str) -> _Releases:
     """Return the releases of a span: of slots by their numbers, or of fractions of the table."""
-    text = span if isinstance(span, str) else ":".join(str(part) for part in span)
+    text = span_text(span)
     first, slots = int(releases.slots[0]), len(releases.slots)
     if "." in text:
         begin, end = read_span(text, slots)

@@ -205,7 +205,7 @@ def test_a_mistake_gets_one_clear_line(given: str, text: str, capsys: pytest.Cap
         (["simulate", "--scheme"], "'--scheme' requires an argument."),
         (["schemes", "--jsn"], "unknown option '--jsn'. Did you mean '--json'? See 'dpcrowd schemes --help'."),
         (["schemes", "fast"], "unexpected extra argument (fast). See 'dpcrowd schemes --help'."),
-        (["fit", "counts.csv", "--source", "x", "--season", "month"], "or a number of slots of at least 2."),
+        (["fit", "counts.csv", "--source", "x", "--season", "month"], "or a whole number of slots of at least 2."),
         (["data", "fluu"], "unknown data set 'fluu'. Did you mean 'flu'?"),
     ],
 )

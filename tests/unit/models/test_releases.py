@@ -274,6 +274,30 @@ def test_measurements_of_a_table_need_nothing_to_be_undone(tmp_path: Path) -> No
     assert 0.5 < model.scores.past / 0.14 < 2.0, "of counts, and not of the noise of their measurements"
 
 
+@pytest.mark.parametrize("measured", [True, False])
+def test_a_wrong_argument_is_refused_with_and_without_measurements(
+    measured: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a table has measurements, a process variance was not even looked at."""
+    counts = np.full((60, 2), 50)
+    path = measured_table(tmp_path / "releases.csv", counts, 100.0, hidden=() if measured else (0, 1))
+    arguments: list[tuple[dict[str, Any], str]] = [
+        ({"process_var": "x"}, "process_var is 'x'; allowed here: a number from 0"),
+        ({"process_var": -1}, "process_var is -1; allowed here: a number from 0"),
+        ({"process_var": 4.0, "made_with": "network.toml"}, "are both given; leave one out"),
+        ({"made_with": 5}, "made_with=5 is not the path of a file"),
+        ({"out": 5}, "out=5 is not the path of a file"),
+        ({"span": 5}, "span=5 is not allowed"),
+    ]
+    if measured:
+        arguments.append(({"season": 2.5}, "or a whole number of slots of at least 2"))
+    for argument, words in arguments:
+        with pytest.raises(BadInput, match=words):
+            fit_releases(path, **argument)
+    assert main(["fit", str(path), "--releases", "--source", "ours", "--process-var", "-1"]) == 2
+    assert "process_var is" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("part", [0.002, 0.01, 0.1])
 def test_large_crowds_that_hardly_change_are_fitted(tmp_path: Path, part: float) -> None:
     """A grid that is too coarse would make the variance of a large region too large by orders of magnitude."""

@@ -110,10 +110,14 @@ def test_servers_without_an_estimate_are_named_in_a_note() -> None:
         ({"beta": "x"}, "beta must be a finite number"),
         ({"interval": "x"}, "interval must be a whole number"),
         ({"tuning": 5}, "tuning must be a Tuning or a dictionary"),
+        *(
+            ({switch: "no"}, f"{switch}='no' is neither True nor False; give one of them, or leave it out")
+            for switch in ("learn", "median", "nonnegative", "keep_estimates", "smoothed", "round_counts", "dynamic")
+        ),
     ],
 )
 def test_settings_of_the_wrong_type_are_refused_in_one_line(setting: dict[str, object], words: str) -> None:
-    """A library user gets the same clear line as one of the command line."""
+    """A library user gets the same clear line as one of the command line; "no" would count as yes."""
     with pytest.raises(BadInput, match=words):
         simulate("dpcrowd", COUNTS, **{**SMALL, **setting})
 

@@ -404,6 +404,32 @@ def test_a_source_is_a_text(series: Path, source: Any) -> None:
         dpcrowd.fit(series, source=source)
 
 
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        *(
+            ({"season": season}, "or a whole number of slots of at least 2")
+            for season in (3.5, 7.0, None, ["day"], True)
+        ),
+        *(({"span": span}, "give FIRST:LAST as a text") for span in (5, slice(0, 100), (0, 10, 20))),
+        ({"out": 5}, "out=5 is not the path of a file"),
+        ({"header": "no"}, "header='no' is neither True nor False"),
+        ({"round_counts": "no"}, "round_counts='no' is neither True nor False"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_in_one_line(series: Path, argument: Any, words: str) -> None:
+    """A library user would see a KeyError or TypeError, or a switch that "no" switches on."""
+    with pytest.raises(BadInput, match=words):
+        dpcrowd.fit(series, source="made up", **argument)
+
+
+def test_numbers_of_numpy_are_numbers(series: Path) -> None:
+    """A season or a span that somebody computed would be refused."""
+    span: Any = np.array([0, 100])
+    fitted = dpcrowd.fit(series, source="made up", season=np.int64(7), span=span, round_counts=np.bool_(True))  # type: ignore[arg-type]
+    assert (fitted.season, fitted.slots) == (7, 100)
+
+
 def test_levels_far_below_the_mean_are_said() -> None:
     """Sums of estimates are as much too small, where the docs say that estimates can be added up."""
     rng = np.random.default_rng(4)

@@ -41,7 +41,7 @@ from dpcrowd.sim.configure import Data, configure
 from dpcrowd.sim.data import NAMES, CheckIns, DataSet
 from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, notes_beside_variance, read_span
-from dpcrowd.sim.export import check_toml_path
+from dpcrowd.sim.export import check_toml_path, checked_path
 from dpcrowd.sim.fitted import apply_model, in_sample_note, model_note, timing_notes
 from dpcrowd.sim.tuned import METHODS, Tuned, counts_digest
 
@@ -118,7 +118,7 @@ def tune(
     if jobs is not None:
         whole_number("jobs", jobs, 1, None, "; leave it out for as many processes as are worth starting")
     if out is not None:
-        check_toml_path(Path(out), "parameters")
+        check_toml_path(checked_path("out", out), "parameters")
     whole_number("seed", seed, 0)
     axes = tuned_names(scheme, window, settings.get("users", "pinned"), variance=search_variance)
     whole_number("evaluations", evaluations, population(axes), None, f" for the {len(axes)} parameters of {scheme}")

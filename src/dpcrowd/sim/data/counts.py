@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcrowd.arrays import Truth
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, check_switches
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.data.dataset import FixedData, checked_slots, region_indexes
 from dpcrowd.sim.data.gaps import fill_gaps, gaps_note
@@ -168,6 +168,7 @@ def counts_from_array(
     >>> data.slots, data.regions, data.truth(np.random.default_rng(0))[0].tolist()
     (3, ('hall', 'garden'), [40, 7])
     """
+    check_switches(round_counts=round_counts)
     array = np.asarray(counts)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iuf":

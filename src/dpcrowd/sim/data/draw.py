@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcrowd.arrays import ServerCounts, Shares, Truth
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, check_switches, unknown_name
 from dpcrowd.plugins import find_plugin, installed
 from dpcrowd.sim.data.checkins import CheckIns, checkins_from_table, is_checkins
 from dpcrowd.sim.data.counts import PUBLISHED, counts_from_table, published
@@ -78,6 +78,7 @@ def load(
     >>> data.slots, data.regions
     (50, ('region-1', 'region-3'))
     """
+    check_switches(round_counts=round_counts, header=header)
     name = _text_of(name_or_path)
     fills = check_gaps(gaps) == "zero"
     if name in NAMES:
@@ -139,6 +140,7 @@ def _refuse_options_of_files(name: str, gaps: str, header: bool | None) -> None:
 
 def is_count_file(name_or_path: str | os.PathLike[str], header: bool | None = None) -> bool:
     """Whether this is the path of a file of counts, which are in slots already; `header` as of `load`."""
+    check_switches(header=header)
     name, path = os.fspath(name_or_path), Path(name_or_path)
     known = name in PACKAGED or name == GOWALLA or name in PAPER_SETS
     return not known and path.is_file() and not is_checkins(read_table(path, header=header))

@@ -19,7 +19,7 @@ from dpcrowd.sim.data.dataset import DataSet, FixedData
 from dpcrowd.sim.data.series import FROM_WHOLE_SERIES, GIVEN_BY_HAND, one_step_var
 from dpcrowd.sim.data.synthetic import SyntheticData
 
-__all__ = ["Span", "cut", "is_drawn_anew", "notes_beside_variance", "read_span"]
+__all__ = ["Span", "cut", "is_drawn_anew", "notes_beside_variance", "read_span", "span_text"]
 
 Span = str | Sequence[float]
 
@@ -39,9 +39,22 @@ def notes_beside_variance(data: DataSet) -> tuple[str, ...]:
     return tuple(note for note in data.notes if note not in about_variance and not note.startswith(of_span))
 
 
+def span_text(span: Span) -> str:
+    """Return a span as text; refuse anything but a text or a pair of numbers."""
+    if isinstance(span, str):
+        return span
+    parts = list(span) if isinstance(span, Sequence | np.ndarray) else []
+    if len(parts) != 2:
+        raise BadInput(
+            f"span={span!r} is not allowed; give FIRST:LAST as a text, in slots ('0:395') or as fractions ('0:0.5'), or"
+            " a pair of numbers, (0, 395)."
+        )
+    return ":".join(str(part) for part in parts)
+
+
 def read_span(span: Span, slots: int) -> tuple[int, int]:
     """Return (first, last) of "0:395", half open, of fractions of all slots ("0:0.5", with a point), or of a pair."""
-    text = span if isinstance(span, str) else ":".join(str(part) for part in span)
+    text = span_text(span)
     match = _FORM.fullmatch(text)
     if match is None:
         raise BadInput(f"span '{text}' is not allowed; give FIRST:LAST in slots (0:395) or as fractions (0:0.5).")
