@@ -2,12 +2,14 @@
 
 Filters and windows count slots, so a missing or repeated week would silently shift time. Labels may be whole numbers,
 weeks (2009w40, in the CDC's or the ISO calendar), months (2009-10), quarters (2009 Q4), dates or date-times; their step
-is the most common difference between neighbours. Labels of any other form are only checked for duplicates.
+is the most common difference between neighbours. Dates that have one day of the month in common, or that are all the
+last of their months, are months. Labels of any other form are only checked for duplicates.
 """
 
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.sim.data.tables import Cell, Table
 from dpcrowd.sim.data.weeks import iso_week_end, mmwr_week_end
 
-__all__ = ["label_text", "missing_labels", "read_labels", "time_order"]
+__all__ = ["are_monthly", "label_text", "missing_labels", "read_labels", "time_order"]
 
 MONTH = re.compile(r"(\d{4})-(\d{2})")
 QUARTER = re.compile(r"(\d{4})[- ]?[qQ]([1-4])")
@@ -105,14 +107,19 @@ def missing_labels(table: Table, column: int) -> list[list[str]]:
         return nothing
     positions = [kind.position(label) for label in labels]
     usual = _usual_step(positions)
+    month_ends = kind is MONTHLY and _are_month_ends(labels)
     for row, (before, after) in enumerate(pairwise(positions), start=1):
         if usual and after > before and (after - before) % usual == 0:
-            nothing[row] = [_like(labels[0], kind.label(place)) for place in range(before + usual, after, usual)]
+            places = range(before + usual, after, usual)
+            nothing[row] = [_like(labels[0], kind.label(place), month_ends=month_ends) for place in places]
     return nothing
 
 
-def _like(example: str, label: str) -> str:
+def _like(example: str, label: str, *, month_ends: bool) -> str:
     """Return a label in the form of another one: with its day of the month, or without a time zone."""
+    if month_ends:
+        year, month = (int(part) for part in label.split("-"))
+        return f"{label}-{monthrange(year, month)[1]}{example[10:]}"
     if MONTH.fullmatch(label):
         return label + example[7:]
     if quarter := QUARTER.fullmatch(label):
@@ -171,10 +178,30 @@ def _kind_of(labels: Sequence[str], name: str) -> _Kind | None:
             kind.position(first)
         except ValueError:
             continue
-        if kind in (DAYS, SECONDS) and len(labels) > 2 and len({label[7:] for label in labels}) == 1:
+        if kind in (DAYS, SECONDS) and len(labels) > 2 and are_monthly(labels):
             return MONTHLY  # 2009-10-01, 2009-11-01, ...: months are not equally long
         return kind
     return None
+
+
+def are_monthly(labels: Sequence[str]) -> bool:
+    """Whether labels have the same day of the month, or are all the last day of their months."""
+    return len({label[7:] for label in labels}) == 1 or _are_month_ends(labels)
+
+
+def _are_month_ends(labels: Sequence[str]) -> bool:
+    """Whether labels are the last days of months, at one time of the day."""
+    return len({label[10:] for label in labels}) == 1 and all(_is_month_end(label[:10]) for label in labels)
+
+
+def _is_month_end(label: str) -> bool:
+    if not MONTH.fullmatch(label[:7]):
+        return False
+    try:
+        day = date.fromisoformat(label)
+    except ValueError:
+        return False
+    return day.day == monthrange(day.year, day.month)[1]
 
 
 def label_text(cell: Cell) -> str:

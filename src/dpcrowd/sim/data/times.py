@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 from dpcrowd.models.season import DAY, MONTH, NEW_YEAR, WEEK, SlotTimes
-from dpcrowd.sim.data.labels import EPOCH
+from dpcrowd.sim.data.labels import EPOCH, are_monthly
 from dpcrowd.sim.data.labels import MONTH as MONTH_LABEL
 from dpcrowd.sim.data.labels import QUARTER as QUARTER_LABEL
 from dpcrowd.sim.data.labels import WEEK as WEEK_LABEL
@@ -30,7 +30,7 @@ def slot_times(labels: Sequence[str] | None) -> SlotTimes | None:
         months = [_months(labels[place]) for place in (0, 1, -1)]
     except ValueError:
         return None
-    if len({label[7:] for label in labels}) == 1 and None not in months:
+    if None not in months and are_monthly(labels):
         begin, after, end = (month for month in months if month is not None)
         step = after - begin
         alike = step > 0 and end - begin == step * (len(labels) - 1)

@@ -49,6 +49,7 @@ def test_opening_hours_are_refused_or_filled_with_zeros(tmp_path: Path) -> None:
     [
         (["2026-03-06", "2026-03-07", "2026-03-08", "2026-03-11"], 6),
         (["2026-01-01", "2026-02-01", "2026-03-01", "2026-06-01"], 6),
+        (["2026-01-31", "2026-02-28", "2026-03-31", "2026-06-30"], 6),
         (["2026-01", "2026-02", "2026-03", "2026-06"], 6),
         (["2026 Q1", "2026 Q2", "2026 Q3", "2027 Q2"], 6),
         (["3", "4", "5", "9"], 7),
@@ -69,6 +70,14 @@ def test_a_quarter_that_is_filled_in_is_written_as_the_others(tmp_path: Path) ->
         assert load(save(tmp_path, labels), gaps="zero").slot_labels == tuple(
             form.format(2026, q) for q in (1, 2, 3, 4)
         )
+
+
+def test_the_end_of_a_month_that_is_filled_in_is_the_last_day_of_it(tmp_path: Path) -> None:
+    """2027-02-31 does not exist; as a label of the file it would be no time."""
+    data = load(save(tmp_path, ["2027-07-31", "2027-08-31", "2027-12-31", "2028-01-31", "2028-03-31"]), gaps="zero")
+    assert data.slot_labels is not None
+    assert data.slot_labels[2:5] == ("2027-09-30", "2027-10-31", "2027-11-30")
+    assert data.slot_labels[7] == "2028-02-29"
 
 
 def test_a_file_by_slot_and_region_is_filled_in_as_well(tmp_path: Path) -> None:
