@@ -20,7 +20,7 @@ from dpcrowd.sim.data.counts import PUBLISHED, counts_from_table, published
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.gaps import check_gaps
 from dpcrowd.sim.data.gowalla import GOWALLA, gowalla
-from dpcrowd.sim.data.long_counts import counts_from_long_table, is_long
+from dpcrowd.sim.data.long_counts import check_columns, counts_from_long_table, is_long
 from dpcrowd.sim.data.observe import KINDS, checked_users, observe
 from dpcrowd.sim.data.packaged import PACKAGED, packaged
 from dpcrowd.sim.data.plugin import plugin_data
@@ -114,6 +114,7 @@ def load(
         )
     if slot_length is not None:
         raise BadInput(f"a slot length was given, but {path.name} has counts; leave it out (it is for check-ins).")
+    check_columns(table)
     read = counts_from_long_table if is_long(table) else counts_from_table
     return read(
         table, name, slots=slots, process_var=process_var, regions=regions, round_counts=round_counts, gaps=gaps

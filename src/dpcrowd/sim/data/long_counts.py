@@ -20,7 +20,7 @@ from dpcrowd.sim.data.gaps import fill_gaps, gaps_note
 from dpcrowd.sim.data.labels import label_text, read_labels, time_order
 from dpcrowd.sim.data.tables import TIME_NAMES, Table
 
-__all__ = ["counts_from_long_table", "is_long"]
+__all__ = ["check_columns", "counts_from_long_table", "is_long"]
 
 _MOST_CELLS = 100_000_000
 _COUNT_NAMES = frozenset({"count", "counts", "people"})
@@ -34,6 +34,30 @@ def is_long(table: Table) -> bool:
         len(table.header) == 3
         and len(others) == 2
         and all(others & allowed for allowed in (_COUNT_NAMES, TIME_NAMES - {""}))
+    )
+
+
+def check_columns(table: Table) -> None:
+    """Refuse a table of releases, and one by slot and region with a column too many: several rows share a slot."""
+    titles = [title.lower() for title in table.header]
+    if {"slot", "region", "estimate"} <= set(titles):
+        raise BadInput(
+            f"{table.file} has the columns slot, region and estimate: it looks like a table of releases, and counts "
+            "are needed here. To fit a model on releases, add --releases to 'dpcrowd fit' (in Python: "
+            "dpcrowd.fit_releases); simulate, tune and plan need counts."
+        )
+    times = [place for place, title in enumerate(titles) if title in TIME_NAMES - {""}]
+    counts = [place for place, title in enumerate(titles) if title in _COUNT_NAMES]
+    if titles.count("region") != 1 or not times or not counts or len(titles) == 3:
+        return
+    extra = sorted({*range(len(titles))} - {titles.index("region"), times[0], counts[0]})
+    name = f"'{table.header[extra[0]]}'" if titles[extra[0]] else f"number {extra[0] + 1}, which has no name,"
+    remedy = "sum the counts over it, or leave it out"
+    if extra[0] in times:
+        remedy = f"write it and '{table.header[times[0]]}' into one column of times (2026-11-16T09:00), or leave it out"
+    raise BadInput(
+        f"{table.file}: column {name} is not understood. A file with one row per slot and region has the columns "
+        f"'{table.header[times[0]]}', 'region' and '{table.header[counts[0]]}' alone; {remedy}."
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dpcrowd
+from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.data import FixedData, load
 
@@ -84,3 +85,33 @@ def test_a_wide_file_that_looks_long_to_its_owner_is_told_of_the_form(tmp_path: 
     path.write_text("day,station,visits\n2024-01-01,1,5\n2024-01-01,2,7\n", encoding="utf-8")
     with pytest.raises(BadInput, match=r"has the columns slot \(or time\), region and count"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("time,server,region,count", "column 'server' is not understood.* sum the counts over it, or leave it out"),
+        ("time,region,count,people", "column 'people' is not understood.* 'time', 'region' and 'count' alone"),
+        ("date,hour,region,count", r"column 'hour' .* write it and 'date' into one column of times"),
+        (",time,region,count", "column number 1, which has no name, is not understood"),
+    ],
+)
+def test_a_column_too_many_is_named(header: str, words: str, tmp_path: Path) -> None:
+    """The message said that a slot occurs twice, which it has to in such a file."""
+    path = tmp_path / "more.csv"
+    path.write_text(header + "\n" + "".join(f"{slot},{slot % 2},0,5\n" for slot in range(6)), encoding="utf-8")
+    with pytest.raises(BadInput, match=words):
+        load(path)
+
+
+def test_a_table_of_releases_is_recognised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --releases, the message said that a slot occurs twice."""
+    path = tmp_path / "releases.csv"
+    rows = [f"{slot},2026-01-0{slot + 1}T00:00:00Z,{region},5,4,6" for slot in range(6) for region in ("hall", "park")]
+    path.write_text("\n".join(["slot,start,region,estimate,low,high", *rows]) + "\n", encoding="utf-8")
+    for words in (["fit", str(path), "--source", "x"], ["simulate", "--scheme", "fast", "--data", str(path)]):
+        assert main(words) == 2
+        problem = capsys.readouterr().err
+        assert "releases.csv has the columns slot, region and estimate: it looks like a table of releases" in problem
+        assert "add --releases to 'dpcrowd fit'" in problem
+        assert "simulate, tune and plan need counts" in problem
