@@ -62,6 +62,7 @@ class _Releases:
     regions         (d,) names
     mean, variance  (T, d) of the estimates; 0 and infinite where there is none
     measured        measurements and their variances, (T, d) likewise; None: the table has none
+    present         (T, d) whether the table has a row
     times           when slots begin
     notes           what is missing
     """
@@ -70,6 +71,7 @@ class _Releases:
     regions: tuple[str, ...]
     mean: Floats
     variance: Floats
+    present: Bools
     times: SlotTimes | None
     notes: tuple[str, ...]
     measured: tuple[Floats, Floats] | None = None
@@ -136,7 +138,7 @@ def fit_releases(
         fitted = replace(fitted, region_correlation=earlier.region_correlation)
         notes = (*notes, correlation_note(earlier))
     if releases.measured is not None:
-        notes = (*notes, *_group_notes(np.isfinite(noise), reads_groups(made_with)))
+        notes = (*notes, *_group_notes(np.isfinite(noise), releases.present, reads_groups(made_with)))
     notes = (*notes, *_weak_notes(fitted, releases.regions, number))
     q, a = fitted.estimate.variance, fitted.estimate.transition
     level = fitted.estimate.profile.level if fitted.estimate.kind == "proportional" else 1.0
@@ -174,16 +176,18 @@ def _measurements(
     return releases.measured, model, ()
 
 
-def _group_notes(measured: Bools, in_groups: bool) -> list[str]:
+def _group_notes(measured: Bools, present: Bools, in_groups: bool) -> list[str]:
     """Return what groups cost a fit, from where (T, d) there is a measurement.
 
     A record has all regions, so where only some of a slot were measured, others were read in groups. Slots without any
     measurement may have had no record at all.
 
+    present    (T, d) whether the table has a row; rows that it lacks have a note of their own
     in_groups  whether it is known that servers read regions in groups
     """
     some = measured.any(axis=1)
-    shared, empty = int((~measured[some]).sum()), int((~some).sum())
+    none = ~some & present.any(axis=1)
+    shared, empty = int((present & ~measured)[some].sum()), int(none.sum())
     if not shared and not (in_groups and empty):
         return []
     parts = []
@@ -194,7 +198,7 @@ def _group_notes(measured: Bools, in_groups: bool) -> list[str]:
         )
     if empty:
         parts.append(
-            f"in {empty} of {len(measured)} slots, which are {empty * measured.shape[1]} slots x regions, no region "
+            f"in {empty} of {len(measured)} slots, which are {int(present[none].sum())} slots x regions, no region "
             "has one: there was no record, or all of them had sums only"
         )
     return [
@@ -328,7 +332,7 @@ def _pivot(table: Table) -> _Releases:
     if "start" in names and len(slots) > 1:
         times = _times(table, numbers, names["start"])
     remarks = _remarks(rows, np.isfinite(variance))
-    return _Releases(slots, regions, mean, variance, times, remarks, measured if found.any() else None)
+    return _Releases(slots, regions, mean, variance, rows > 0, times, remarks, measured if found.any() else None)
 
 
 def _cut(releases: _Releases, span: Span, file: str) -> _Releases:
@@ -348,6 +352,7 @@ def _cut(releases: _Releases, span: Span, file: str) -> _Releases:
         slots=releases.slots[part],
         mean=releases.mean[part],
         variance=releases.variance[part],
+        present=releases.present[part],
         times=None if times is None else replace(times, start=times.start + begin * times.length),
         measured=None if measured is None else (measured[0][part], measured[1][part]),
     )

@@ -107,6 +107,19 @@ def test_the_correlation_of_regions_is_kept(tmp_path: Path) -> None:
     assert fit_releases(one, made_with=old).region_correlation is None, "there are no two regions"
 
 
+def test_rows_that_are_missing_are_not_taken_for_groups(tmp_path: Path) -> None:
+    """A note that blames groups sends operators to a setting that has nothing to do with their table."""
+    path = table(tmp_path / "table.csv", days_of_seven, 0, 60)
+    lines = path.read_text().splitlines()
+    kept = [(number, line) for number, line in enumerate(lines) if number == 0 or number % 7]
+    path.write_text("\n".join(line for _, line in kept))
+    (note,) = fit_releases(path, season="none").notes
+    assert note == "17 more rows are missing: a slot has some regions only."
+    path.write_text("\n".join(drop(line) if number in (20, 30) else line for number, line in kept))
+    _, note = fit_releases(path, season="none").notes
+    assert note.startswith("regions were read in groups: in 2 of 120 slots x regions")
+
+
 def test_what_groups_cost_is_said(tmp_path: Path) -> None:
     """A model of 12 measured slots out of 60 would pass for one of all of them."""
     path = table(tmp_path / "table.csv", days_of_seven, 0, 60)
