@@ -16,7 +16,7 @@ from dpcrowd.schemes.registry import groups_regions
 from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
-from dpcrowd.sim.data.shares import is_partition
+from dpcrowd.sim.data.shares import SUM_TOLERANCE, is_partition
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
@@ -217,8 +217,18 @@ def overlap_notes(config: SimulationConfig) -> list[str]:
     promises = [entrant.guarantee for entrant in config.entrants if entrant.guarantee is not None]
     if all(_covered(config, guarantee.servers_per_slot) for guarantee in promises):
         return []
+    total = _sum_of_shares(config)
+    if total <= 1.0 + SUM_TOLERANCE and not isinstance(config.shares, str):
+        least = float(np.min(np.sum(np.atleast_2d(config.shares), axis=1)))
+        place = "" if least > total - SUM_TOLERANCE else " in a region or slot"
+        return [
+            f"shares sum to {least:.4g}{place}, so at least {100 * (1.0 - least):.2g}% of the crowd are at no server. "
+            "If every user is at one server, they have to sum to 1: is a share mistyped, or a server missing? Servers "
+            "with such shares draw their users independently, some users twice, so epsilon is what one server "
+            "promises, not the network."
+        ]
     return [
-        f"shares sum to about {_sum_of_shares(config):.3g}, and users may be at several servers at once, so epsilon is "
+        f"shares sum to about {total:.3g}, and users may be at several servers at once, so epsilon is "
         "what one server promises, not the network (use shares=partition for that)."
     ]
 

@@ -264,6 +264,18 @@ def remarks(schemes: str, **settings: Any) -> list[str]:
     return list(notes[:-1])
 
 
+def test_shares_that_sum_to_less_than_one_leave_people_out() -> None:
+    """One digit that is mistyped was explained by users who are at several servers, which nobody looks for."""
+    (note,) = remarks("dpcrowd", shares=[0.15] * 5 + [0.2])
+    assert note.startswith("shares sum to 0.95, so at least 5% of the crowd are at no server.")
+    assert "is a share mistyped" in note
+    assert "epsilon is what one server promises, not the network" in note
+    by_slot = np.full((30, 6), 1 / 6)
+    by_slot[7] = 0.15
+    notes = remarks("dpcrowd", shares=by_slot)
+    assert notes[0].startswith("shares sum to 0.9 in a region or slot, so at least 10% of the crowd are at no server.")
+
+
 @pytest.mark.slow
 def test_notes_say_what_a_reader_should_know() -> None:
     """Shares that sum to 26, a ledger that does not hold for moving users, promises that differ."""

@@ -24,6 +24,7 @@ from dpcrowd.errors import BadInput, unknown_name
 __all__ = [
     "KINDS",
     "SMALLEST",
+    "SUM_TOLERANCE",
     "checked_composition",
     "checked_shares",
     "draw_composition",
