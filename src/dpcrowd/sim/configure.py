@@ -366,6 +366,13 @@ def _shares_of_file(
     if servers is None and not _is_graph_file(graph):
         servers = len(file.servers)
     names = read_network_file(graph).names if is_network_file(graph) else None
+    number = network_spec(graph, None, None, None).servers if servers is None else servers
+    if names is None and number != len(file.servers):
+        source = "--servers (servers=)" if servers is not None else f"'{os.fspath(graph)}'"
+        raise BadInput(
+            f"'{file.path}' has shares of {len(file.servers)} servers, but the simulation has {number}, by {source}; "
+            f"give a share for each of {number} servers, or simulate {len(file.servers)}."
+        )
     return file.shares(names, data.regions, selected=selected), servers
 
 

@@ -88,6 +88,19 @@ def test_a_simulation_follows_the_file(tmp_path: Path) -> None:
         draw_run(config.data, seed=0, run=0, servers=2, shares=config.shares, observation="binomial", composition=5.0)
 
 
+def test_another_number_of_servers_is_refused_with_the_name_of_the_file(tmp_path: Path) -> None:
+    """The message spoke of the shape of an array, which nobody had given."""
+    file = written(tmp_path, "server,share\na,0.5\nb,0.3\nc,0.2\n")
+    words = "shares.csv' has shares of 3 servers, but the simulation has 4, by --servers .*; give a share for each"
+    with pytest.raises(BadInput, match=words):
+        configure("relay", series(tmp_path), shares=file, servers=4)
+    links = tmp_path / "links.txt"
+    links.write_text("0,1\n1,2\n2,3\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"the simulation has 4, by '.*links.txt'; .* or simulate 3"):
+        configure("relay", series(tmp_path), shares=file, graph=links)
+    assert configure("relay", series(tmp_path), shares=file, servers=3, window=10, burn_in=0).servers == 3
+
+
 @pytest.mark.parametrize("kind", ["paper", "binomial"])
 @pytest.mark.parametrize("turnover", [0.2, 1.0])
 def test_servers_that_overlap_have_shares_by_region(kind: str, turnover: float) -> None:
