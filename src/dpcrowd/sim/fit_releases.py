@@ -39,6 +39,11 @@ from dpcrowd.sim.network_file import NetworkFile, read_network_process
 __all__ = ["fit_releases"]
 
 _EXPORT = "/v1/estimates?smoothed=true&measurements=true of a server of relay"
+_HOW_TO_EXPORT = (
+    "fit counts without --releases (dpcrowd.fit), or export releases: client.estimates(smoothed=True, "
+    "measurements=True).to_pandas().to_csv('releases.csv', index=False), or curl -H 'Accept: text/csv' "
+    "'http://NODE/v1/estimates?smoothed=true&measurements=true&limit=250000' > releases.csv"
+)
 _NOT_NEEDED = (
     "the table has measurements, on which the model was fitted: --process-var, or the process_var of --made-with, was "
     "not needed."
@@ -102,10 +107,15 @@ def fit_releases(
     """
     if out is not None:
         check_toml_path(checked_path("out", out), "a model")
-    if made_with is not None and not isinstance(made_with, Model):
-        made_with = checked_path("made_with", made_with)
     if made_with is not None and process_var is not None:
         raise BadInput("made_with and process_var (--made-with, --process-var) are both given; leave one out.")
+    if made_with is not None and not isinstance(made_with, Model):
+        made_with = checked_path("made_with", made_with)
+        if not made_with.is_file():
+            raise BadInput(
+                f"'{made_with}' (--made-with) is not a file that exists; give the network.toml of the network that "
+                "made the releases, or a model that 'dpcrowd fit' wrote."
+            )
     table = read_table(checked_path("file", file))
     source = checked_source(source)
     releases = _pivot(table)
@@ -299,7 +309,7 @@ def _pivot(table: Table) -> _Releases:
     names = {name.lower(): column for column, name in enumerate(table.header)}
     for name in ("slot", "region", "estimate"):
         if name not in names:
-            raise BadInput(f"{table.file} has no column '{name}'; give releases as the client exports them.")
+            raise BadInput(f"{table.file} has no column '{name}', so it is not a table of releases; {_HOW_TO_EXPORT}.")
     if "variance" not in names and not {"low", "high"} <= names.keys():
         raise BadInput(f"{table.file} has neither 'variance' nor 'low' and 'high': releases are useless without them.")
     numbers = [_slot(table, row, names["slot"]) for row in range(len(table.rows))]
@@ -339,10 +349,7 @@ def _cut(releases: _Releases, span: Span, file: str) -> _Releases:
     """Return the releases of a span: of slots by their numbers, or of fractions of the table."""
     text = span_text(span)
     first, slots = int(releases.slots[0]), len(releases.slots)
-    if "." in text:
-        begin, end = read_span(text, slots)
-    else:
-        begin, end = (max(number - first, 0) for number in read_span(text, first + slots))
+    begin, end = read_span(text, slots, first)
     if begin >= end:
         raise BadInput(f"span '{text}' contains none of the slots of {file}, {first} to {first + slots - 1}.")
     part = slice(begin, end)

@@ -119,6 +119,12 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
         raise BadInput(f"the [[server]] tables of '{file}' need different names; give each server one.")
     numbers = {str(name): number for number, name in enumerate(names)}
     shares = [server.get("share") for server in servers]
+    for server, share in zip(servers, shares, strict=True):
+        if isinstance(share, dict):
+            raise BadInput(
+                f"share of server '{server['name']}' in '{file}' is a table; allowed: one number. Shares by region "
+                "belong in 'shares', beside 'share'."
+            )
     numeric = all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares)
     regions = _regions(document, file)
     return NetworkFile(

@@ -164,11 +164,13 @@ def _covered(config: SimulationConfig, servers_per_slot: int) -> bool:
 
 
 def _without_filters(config: SimulationConfig) -> list[str]:
-    """Return a remark on schemes whose estimates are the same with and without a model."""
+    """Return a remark on schemes whose estimates are the same with and without a model, or learning."""
     inner = {one.label: one.scheme.inner if isinstance(one.scheme, Flooding) else one.scheme for one in config.entrants}
     labels = [label for label, scheme in inner.items() if isinstance(scheme, DirectScheme)]
     if not labels:
         return []
+    if config.fitted is None:
+        return [f"learning (--learn) has no effect on schemes without a filter: {', '.join(labels)}."]
     return [f"schemes without a filter have the same estimates with and without the model: {', '.join(labels)}."]
 
 
@@ -195,6 +197,8 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         remarks += timing_notes(config.fitted, config.data)
         in_sample = in_sample_note(config.fitted, config.in_sample)
         remarks += [] if in_sample is None else [in_sample]
+    elif config.learn:
+        remarks += _without_filters(config)
     if config.learn and config.form == "matrix":
         remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
     return [

@@ -235,7 +235,11 @@ def test_a_span_of_a_table_is_fitted_alone(tmp_path: Path, capsys: pytest.Captur
     assert main([*words, "0:70"]) == 2
     assert "span '0:70' contains none of the slots of all.csv, 70 to 269" in capsys.readouterr().err
     assert main([*words, "100:300"]) == 2
-    assert "span '100:300' ends at slot 300" in capsys.readouterr().err
+    assert "span '100:300' ends at slot 300, but the data have slots 70 to 269; allowed: 70:270" in (
+        capsys.readouterr().err
+    )
+    assert main([*words, "0.5:1.5"]) == 2
+    assert "or slots (70:270)" in capsys.readouterr().err
     assert main([*words, "70:71"]) == 2
     assert (
         "has releases of 1 slot in span 70:71 (0:1 is slot 0 alone; fractions have a point" in capsys.readouterr().err
@@ -386,3 +390,14 @@ def test_a_table_that_does_not_help_is_refused(tmp_path: Path, header: str, why:
     path.write_text(f"{header}\n0,hall,5{more}\n1,hall,6{more}\n")
     with pytest.raises(BadInput, match=why):
         fit_releases(path)
+
+
+def test_what_is_no_table_of_releases_is_told_how_to_get_one(tmp_path: Path) -> None:
+    """Whoever has counts, or a path with a typing error, has to learn what can be given."""
+    counts = tmp_path / "hours.csv"
+    counts.write_text("time,hall\n2026-01-01T00:00Z,5\n2026-01-01T01:00Z,6\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"no column 'slot', .*without --releases.*client\.estimates.*curl"):
+        fit_releases(counts)
+    measured = measured_table(tmp_path / "m.csv", np.full((20, 2), 50), 100.0)
+    with pytest.raises(BadInput, match=r"'nofile.toml' \(--made-with\) is not a file that .*; give the network.toml"):
+        fit_releases(measured, made_with="nofile.toml")

@@ -264,6 +264,14 @@ def remarks(schemes: str, **settings: Any) -> list[str]:
     return list(notes[:-1])
 
 
+def test_learning_of_schemes_without_a_filter_is_said_to_have_no_effect() -> None:
+    """Whoever asks for it would take the result for one of filters that learn."""
+    note = "learning (--learn) has no effect on schemes without a filter: bd."
+    assert note in remarks("bd", window=10, learn=True)
+    assert note in remarks("bd,dpcrowd-w", window=10, learn=True)
+    assert note not in remarks("bd", window=10)
+
+
 def test_shares_that_sum_to_less_than_one_leave_people_out() -> None:
     """One digit that is mistyped was explained by users who are at several servers, which nobody looks for."""
     (note,) = remarks("dpcrowd", shares=[0.15] * 5 + [0.2])

@@ -134,6 +134,15 @@ def test_a_simulation_takes_the_shares_of_a_network(tmp_path: Path) -> None:
     assert not any("shares are those" in note for note in drawn.data.notes)
 
 
+def test_a_table_of_shares_under_the_wrong_name_is_refused(tmp_path: Path) -> None:
+    """Shares would be drawn at random instead of those that the file has."""
+    file = tmp_path / "network.toml"
+    servers = "".join(f'[[server]]\nname = "{name}"\nshare = {{ north = 0.5 }}\n' for name in "ab")
+    file.write_text(f'{servers}[[link]]\nbetween = ["a", "b"]\n', encoding="utf-8")
+    with pytest.raises(BadInput, match=r"share of server 'a' in .* is a table; .* belong in 'shares', beside 'share'"):
+        read_network_file(file)
+
+
 def test_a_simulation_takes_what_the_file_says_of_users_regions_and_shares(tmp_path: Path) -> None:
     """A simulation of a network whose servers know that users stay, or learn shares, would be one of other servers."""
     file = _sample(tmp_path)

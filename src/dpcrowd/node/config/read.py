@@ -262,8 +262,16 @@ def _explain(error: msgspec.ValidationError, raw: Any, kind: Any) -> tuple[str, 
     if allowed:
         if secret:
             return path, f"given a value that is not shown here; allowed: {allowed}."
-        return path, f"given {_text_of(value)}; allowed: {allowed}.{_nearest(allowed, value)}"
+        hint = _plural(kind, path) if isinstance(value, dict) else _nearest(allowed, value)
+        return path, f"given {_text_of(value)}; allowed: {allowed}.{hint}"
     return path, _one_line(str(cause) if isinstance(cause, BadInput) else match["text"])
+
+
+def _plural(kind: Any, path: str) -> str:
+    """Suggest the setting of a table, such as `shares`, to whoever gives a table as that of a number, `share`."""
+    table, _, name = path.rpartition(".")
+    allowed, _ = _allowed(kind, f"{path}s")
+    return f" A table belongs in '{name}s', beside '{name}'." if allowed not in ("", _allowed(kind, table)[0]) else ""
 
 
 def _nearest(allowed: str, value: Any) -> str:

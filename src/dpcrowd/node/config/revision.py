@@ -53,9 +53,12 @@ def _check(current: NetworkConfig, following: NetworkConfig) -> None:
             "allowed: a higher number for a changed file.",
         )
     if following.valid_from_slot <= current.valid_from_slot:
+        given = f"given {following.valid_from_slot}"
+        if following.valid_from_slot == 0:
+            given = "missing, or 0; a new revision needs the first slot in which it is valid"
         raise InvalidValue(
             "network.valid_from_slot",
-            f"given {following.valid_from_slot}; allowed: above {current.valid_from_slot}, where the current begins.",
+            f"{given}; allowed: above {current.valid_from_slot}, where the current revision begins.",
         )
     for name in ("id", "epoch", "slot"):
         _check_same(f"network.{name}", getattr(current.general, name), getattr(following.general, name))

@@ -20,13 +20,15 @@ from dpcrowd.errors import BadInput
 from dpcrowd.sim.data.tables import Cell, Table
 from dpcrowd.sim.data.weeks import iso_week_end, mmwr_week_end
 
-__all__ = ["are_monthly", "label_text", "missing_labels", "read_labels", "time_order"]
+__all__ = ["are_monthly", "clock_change_hint", "label_text", "missing_labels", "read_labels", "time_order"]
 
 MONTH = re.compile(r"(\d{4})-(\d{2})")
 QUARTER = re.compile(r"(\d{4})[- ]?[qQ]([1-4])")
 WEEK = re.compile(r"(\d{4})-?[wW]?(\d{2})")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+_HOUR = 3600
+_CLOCKS_CHANGE_BEFORE = 4  # o'clock
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def read_labels(table: Table, column: int) -> tuple[str, ...]:
             raise BadInput(
                 f"{table.where(row)}: {name} '{label}' occurs twice (first in {table.unit} {first}); a table "
                 "has one row per slot and one column per region; a file with one row per slot and region has the "
-                "columns slot (or time), region and count."
+                f"columns slot (or time), region and count.{clock_change_hint(label)}"
             )
         row_of[label] = row
     kind = _kind_of(labels, name)
@@ -154,10 +156,11 @@ def _check_order(table: Table, name: str, labels: Sequence[str], kind: _Kind) ->
             raise BadInput(f"{where}: {name} '{after}' comes after '{before}'; sort the rows by time.")
         if step > usual:
             missing = kind.label(positions[row - 1] + usual)
+            hint = clock_change_hint(after) if step - usual == _HOUR else ""
             raise BadInput(
                 f"{where}: {name} '{missing}' is missing before '{after}' (each step is {kind.steps(usual)}); fill it "
                 "in, end the file before it, or, if nobody was there in missing slots (a place was closed), let them "
-                "count as 0: --gaps zero."
+                f"count as 0: --gaps zero.{hint}"
             )
         if step < usual:
             raise BadInput(
@@ -202,6 +205,23 @@ def _is_month_end(label: str) -> bool:
     except ValueError:
         return False
     return day.day == monthrange(day.year, day.month)[1]
+
+
+def clock_change_hint(label: str) -> str:
+    """Return what to do if a slot occurs twice, or is missing, because clocks were changed; empty if that is unlikely.
+
+    Clocks are changed at night, and only local times show it.
+    """
+    try:
+        moment = datetime.fromisoformat(label)
+    except ValueError:
+        return ""
+    if moment.tzinfo is not None or len(label) <= len("2026-03-29") or moment.hour >= _CLOCKS_CHANGE_BEFORE:
+        return ""
+    return (
+        " If these are local times and the clocks were changed in this night, to or from daylight saving time, no slot "
+        "is missing or double: write the times in UTC (2026-03-29T01:00Z), and do not give --gaps zero for it."
+    )
 
 
 def label_text(cell: Cell) -> str:

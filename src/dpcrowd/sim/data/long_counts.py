@@ -17,7 +17,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.sim.data.counts import read_counts, reading_notes, series_data
 from dpcrowd.sim.data.dataset import FixedData
 from dpcrowd.sim.data.gaps import fill_gaps, gaps_note
-from dpcrowd.sim.data.labels import label_text, read_labels, time_order
+from dpcrowd.sim.data.labels import clock_change_hint, label_text, read_labels, time_order
 from dpcrowd.sim.data.tables import TIME_NAMES, Table
 
 __all__ = ["check_columns", "counts_from_long_table", "is_long"]
@@ -150,4 +150,5 @@ def _refuse_pairs(table: Table, pairs: np.ndarray, time_column: int, region_colu
     raise BadInput(
         f"{table.where(row)}: slot '{slot}' of region '{region}' occurs twice (first in {table.unit} "
         f"{table.numbers[before]}); give one row per slot and region, or check-ins (user, time, region)."
+        f"{clock_change_hint(slot)}"
     )

@@ -52,8 +52,11 @@ def span_text(span: Span) -> str:
     return ":".join(str(part) for part in parts)
 
 
-def read_span(span: Span, slots: int) -> tuple[int, int]:
-    """Return (first, last) of "0:395", half open, of fractions of all slots ("0:0.5", with a point), or of a pair."""
+def read_span(span: Span, slots: int, begin: int = 0) -> tuple[int, int]:
+    """Return (first, last) of "0:395", half open, of fractions of all slots ("0:0.5", with a point), or of a pair.
+
+    begin  the number of the first slot; what is returned counts from it
+    """
     text = span_text(span)
     match = _FORM.fullmatch(text)
     if match is None:
@@ -69,17 +72,20 @@ def read_span(span: Span, slots: int) -> tuple[int, int]:
         if beyond:
             raise BadInput(
                 f"span '{text}' goes beyond the data: {beyond[0]} is a fraction, since it has a point. Allowed: "
-                f"fractions from 0 to 1 (0:0.5), or slots (0:{slots})."
+                f"fractions from 0 to 1 (0:0.5), or slots ({begin}:{begin + slots})."
             )
-        bounds = [round(float(part) * slots) for part in (start or "0", stop or "1")]
+        bounds = [begin + round(float(part) * slots) for part in (start or "0", stop or "1")]
     else:
-        bounds = [int(start or 0), int(stop or slots)]
+        bounds = [int(start or begin), int(stop or begin + slots)]
     first, last = bounds
-    if last > slots:
-        raise BadInput(f"span '{text}' ends at slot {last}, but the data have {slots} slots; allowed: 0:{slots}.")
+    if last > begin + slots:
+        have = f"{slots} slots" if begin == 0 else f"slots {begin} to {begin + slots - 1}"
+        raise BadInput(
+            f"span '{text}' ends at slot {last}, but the data have {have}; allowed: {begin}:{begin + slots}."
+        )
     if first >= last:
         raise BadInput(f"span '{text}' contains none of the {slots} slots; the first must be below the last.")
-    return first, last
+    return max(first - begin, 0), max(last - begin, 0)
 
 
 def cut(data: DataSet, first: int, last: int) -> DataSet:

@@ -240,6 +240,14 @@ def test_a_next_revision_may_change_members_but_not_the_promise() -> None:
             check_next(current, network_of(changed(plain, path, value)), "next.toml")
 
 
+def test_a_next_revision_without_its_first_slot_is_told_so() -> None:
+    """ "Given 0", of somebody who has given nothing, does not say what to do."""
+    following = network_of(changed(tables(), "network.revision", 2))
+    words = "valid_from_slot: missing, or 0; a new revision needs the first slot in which it is valid; allowed: above"
+    with pytest.raises(BadInput, match=words):
+        check_next(network_of(tables()), following)
+
+
 def test_names_that_do_not_exist_are_refused() -> None:
     """A KeyError would reach the operator as a traceback."""
     with pytest.raises(BadInput, match=r"unknown server 'aa'\. Did you mean 'a'"):

@@ -29,6 +29,12 @@ def refusal(plain: dict[str, Any]) -> str:
         ("server.2.share", 0, "server[2].share (of 'c'): given 0; allowed: above 0 and at most 1."),
         ("server.2.share", float("nan"), "server[2].share (of 'c'): given nan; allowed: above 0"),
         ("server.0.share", "x", "server[0].share (of 'a'): given 'x'; allowed: above 0"),
+        (
+            "server.0.share",
+            {"north": 0.5},
+            "server[0].share (of 'a'): given a table; allowed: above 0 and at most 1. A table belongs in 'shares', "
+            "beside 'share'.",
+        ),
         ("server.0.share", ..., "server[0].share (of 'a'): missing; needed: above 0"),
         ("server.0.shar", 1, "server[0] (of 'a'): unknown setting 'shar'. Did you mean 'share'? Allowed: cert"),
         ("server.0.name", "A", "server[0].name (of 'A'): given 'A'; allowed: 1 to 63 of a-z"),

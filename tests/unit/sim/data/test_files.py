@@ -130,6 +130,13 @@ def test_bad_cells_are_named(write: Write, text: str, message: str) -> None:
             r"'2020-01-01T02:00:00\+00:00' is missing",
         ),
         ("2019-11 2019-12 2020-02 2020-03", r"week '2020-01' is missing"),
+        ("2026-03-29T00:00 2026-03-29T01:00 2026-03-29T03:00", "If these are local times and the clocks were changed"),
+        (
+            "2026-10-25T01:00 2026-10-25T02:00 2026-10-25T02:00 2026-10-25T03:00",
+            r"occurs twice .* write the times in UTC",
+        ),
+        ("2026-03-29T10:00 2026-03-29T11:00 2026-03-29T13:00 2026-03-29T14:00", "--gaps zero.$"),
+        ("2026-03-29T00:00Z 2026-03-29T01:00Z 2026-03-29T03:00Z", "--gaps zero.$"),
         ("2019-11-01 2019-12-01 2020-02-01 2020-03-01", r"week '2020-01' is missing"),
         ("2019-12-31 2020-01-31 2020-03-31", r"week '2020-02' is missing"),
         ("2019-11-30 2019-12-31 2020-02-29 2020-03-31", r"week '2020-01' is missing before .* step is 1 month\)"),
