@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -31,6 +32,7 @@ from dpcrowd.sim.export import check_toml_path, checked_path
 __all__ = ["checked_season", "checked_source", "fit", "make_model"]
 
 _BY_TIME = tuple(name for name in SEASONS if name != "none")
+_CONTROLS = ("Cc", "Cs", "Zl", "Zp")
 _CLOSE_TO_THE_MEAN = 0.85
 """A model that expects less than this part of the mean count is said to."""
 
@@ -130,10 +132,17 @@ def _from_array(counts: list[Any] | NDArray[Any], options: dict[str, Any]) -> Da
 
 
 def checked_source(source: str) -> str:
-    """Return why fitting costs no privacy budget; refuse an empty text, and anything but a text."""
+    """Return why fitting costs no privacy budget; refuse an empty text, one of several lines, and anything else."""
     value: object = source
     if isinstance(value, str) and value.strip():
-        return value.strip()
+        text = value.strip()
+        for place, character in enumerate(text):
+            if unicodedata.category(character) in _CONTROLS:  # servers print it in logs, and on terminals
+                raise BadInput(
+                    f"the source has {character!a}, a line break or another control character, as character "
+                    f"{place + 1}; write it as one line of plain text."
+                )
+        return text
     problem = "empty" if isinstance(value, str) else f"{value!r}, which is not a text"
     raise BadInput(
         f"the source is {problem}; say why fitting on these data costs no privacy budget: published data, people whom "
