@@ -18,7 +18,8 @@ export function concernsOf(model: Model, server: Server): Concern[] {
   if (server.connection !== "live") return concerns;
   const others = nodesOf(model, server).filter((one) => one.name !== server.name);
   for (const one of others) if (one.isBroken) add("bad", `${one.name} is ${one.text}.`, "network");
-  const unreachable = others.filter((one) => one.mark === "bad" && !one.isBroken), quiet = others.filter((one) => one.mark === "warn");
+  for (const one of others) if (one.isSuspected) add("warn", `${one.name}: ${one.text}. Its feed may have stopped, count people twice, or name the wrong regions.`, "network");
+  const unreachable = others.filter((one) => one.mark === "bad" && !one.isBroken), quiet = others.filter((one) => one.mark === "warn" && !one.isSuspected);
   if (unreachable.length > 0) add("bad", `${names(unreachable)} cannot be reached.`, "network");
   if (quiet.length === 1) add("warn", `${quiet[0].name}: ${quiet[0].text}.`, "network");
   else if (quiet.length > 1) add("warn", `Nothing new arrives from ${names(quiet)}.`, "network");

@@ -8,7 +8,7 @@ import type { Server } from "./server";
 
 type Mark = "own" | "good" | "warn" | "bad" | "unknown";
 
-export interface Node { name: string; share: number; mark: Mark; text: string; neighbour: Neighbour | null; report: ServerReport | null; isBroken: boolean }
+export interface Node { name: string; share: number; mark: Mark; text: string; neighbour: Neighbour | null; report: ServerReport | null; isBroken: boolean; isSuspected: boolean }
 
 const SIGNS: Record<Mark, string> = { own: "●", good: "✓", warn: "!", bad: "✕", unknown: "" };
 const SILENT_SLOTS = 3;
@@ -24,14 +24,14 @@ export function nodesOf(model: Model, server: Server): Node[] {
     const other = model.servers.find((one) => one.name === name && one !== server);
     const [mark, text] = name === network.server ? ownState(server)
       : report !== null && report.equivocation !== null ? ["bad", `broken: it signed two different records for slot ${report.equivocation}`] as const
-      : report !== null && report.suspected_since !== null ? ["bad", `broken: since slot ${report.suspected_since} its records disagree with those of others, and count less`] as const
+      : report !== null && report.suspected_since !== null ? ["warn", `since slot ${report.suspected_since} its records disagree with those of the other servers, and count less`] as const
       : neighbour !== null && stateOf(neighbour, network.slot)[0] !== "good" ? stateOf(neighbour, network.slot)
       : report !== null && report.missing ? ["warn", `its record of slot ${report.overdue} is missing`] as const
       : neighbour !== null ? stateOf(neighbour, network.slot)
       : report !== null && report.last_record !== null ? ["good", "its records arrive; not a neighbour of this server"] as const
       : other !== undefined ? (other.connection === "live" ? ["good", "answers; not a neighbour of this server"] as const : ["bad", "does not answer"] as const)
       : ["unknown", "not a neighbour: this server does not observe it"] as const;
-    return { name, share, mark, text, neighbour, report, isBroken: text.startsWith("broken") };
+    return { name, share, mark, text, neighbour, report, isBroken: text.startsWith("broken"), isSuspected: text.includes("records disagree") };
   });
 }
 
@@ -51,6 +51,7 @@ export function NetworkSection({ model, server }: { model: Model; server: Server
   const reasons = Object.entries(network?.refused_messages ?? {}).filter(([, number]) => number > 0);
   const sent = server.metrics?.value("dpcrowd_messages_sent_total") ?? null;
   const broken = nodes.filter((one) => one.isBroken);
+  const suspected = nodes.filter((one) => one.isSuspected);
   const down = nodes.filter((one) => one.mark === "bad" && !broken.includes(one));
   const kinds = Object.entries(network?.messages_sent ?? {}).filter(([, number]) => number > 0);
   return (
@@ -58,7 +59,7 @@ export function NetworkSection({ model, server }: { model: Model; server: Server
       <h2 id="network-title">Network</h2>
       <div class="card">
         {nodes.length > 0 && <Graph model={model} server={server} nodes={nodes} />}
-        <p class="note" id="network-summary">{plural(nodes.length, "server")}, {plural(server.topology?.links.length ?? 0, "link")}; {server.name} has {plural(network?.neighbours.length ?? 0, "neighbour")}. {down.length > 0 && <strong class="bad-text">Not reachable: {down.map((one) => one.name).join(", ")}.</strong>}{broken.length > 0 && <strong class="bad-text"> Broken: {broken.map((one) => one.name).join(", ")}.</strong>}</p>
+        <p class="note" id="network-summary">{plural(nodes.length, "server")}, {plural(server.topology?.links.length ?? 0, "link")}; {server.name} has {plural(network?.neighbours.length ?? 0, "neighbour")}. {down.length > 0 && <strong class="bad-text">Not reachable: {down.map((one) => one.name).join(", ")}.</strong>}{broken.length > 0 && <strong class="bad-text"> Broken: {broken.map((one) => one.name).join(", ")}.</strong>}{suspected.length > 0 && <strong> Records disagree with those of the others: {suspected.map((one) => one.name).join(", ")}.</strong>}</p>
         <div class="scroll" tabIndex={0} role="region" aria-label="Servers">
           <table id="servers">
             <thead><tr><th scope="col">Server</th><th scope="col">State <About word="state" /></th><th scope="col">Last heard</th><th scope="col">Refused <About word="refusals" /></th>{nodes.some((one) => one.report !== null) && <th scope="col">Records <About word="records" /></th>}</tr></thead>
