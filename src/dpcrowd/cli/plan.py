@@ -208,22 +208,15 @@ def _hops(option: str, text: str | None) -> Any:
 
 def _print_plan(result: Any) -> None:
     from dpcrowd.cli.console import console, print_columns
+    from dpcrowd.sim.planner.text import error_lines, recommendation
 
     out = console()
 
     def say(text: str, style: str | None = None) -> None:
         out.print(text, style=style, soft_wrap=not out.is_terminal, markup=False)
 
-    if result.solution is not None:
-        say(f"{result.goal}: reached with {result.solution}.")
-    elif result.goal is not None:
-        say(f"{result.goal}: not reached, see the notes below. With the given values:")
-    guarantee = result.guarantee
-    span = "any window of" if guarantee.kind == "window" else "a stream of"
-    say(
-        f"{result.servers} servers, ε = {float(guarantee.epsilon):g} in {span} {guarantee.length} slots: take "
-        f"{result.samples} sample{'s' if result.samples > 1 else ''}, and let records travel {_distance(result.reach)}."
-    )
+    for line in recommendation(result):
+        say(line)
     hops, turnover = result.request.hops_per_slot, result.request.turnover
     stay = "" if turnover == 1.0 else f"users of whom {_percent(turnover)} are replaced per slot, "
     say(
@@ -243,13 +236,8 @@ def _print_plan(result: Any) -> None:
             "": ["" if region.visible else "cannot be told from 0" for region in regions],
         },
     )
-    say(
-        f"all regions: a total error of {_percent(result.total_error)} (sum of the errors / sum of the people), and "
-        f"{_percent(result.error)} on average per region (|error| / max(people, 1)); `dpcrowd simulate` calls these "
-        "total error and ARE"
-    )
-    if result.model_error is not None:
-        say(f"the model alone, without any record: a total error of {_percent(result.model_error)}")
+    for line in error_lines(result):
+        say(line)
     small = sum(region.level < 1.0 for region in regions)
     if small:
         say(
@@ -311,10 +299,6 @@ def _shares(shares: str | tuple[Any, ...]) -> str:
     return f"given shares that sum to {sum(shares):.4g}"
 
 
-def _distance(reach: int | str) -> str:
-    return "to every server" if reach == "all" else "1 hop" if reach == 1 else f"{reach} hops"
-
-
 def _size(value: float) -> str:
     """Return bytes in words."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
@@ -333,6 +317,6 @@ def _people(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    """Return a fraction as a percentage with three digits, never as a power of ten: 1,190%."""
-    rounded = float(f"{100 * value:.3g}")
-    return f"{rounded:,.0f}%" if rounded >= 100 else f"{rounded:.3g}%"
+    from dpcrowd.sim.planner.text import percent
+
+    return percent(value)

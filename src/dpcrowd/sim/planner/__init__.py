@@ -9,6 +9,7 @@ goal      a goal in words, such as "5% in every region above 1000"
 solve     the least epsilon, slot length or number of servers that reaches a goal
 remedies  what would help where a goal is not reached
 plan      everything together: `dpcrowd.plan` and its result
+text      the recommendation in words
 toml      the result as a piece of configuration
 live      what `dpcrowd init` and `dpcrowd demo` choose
 """

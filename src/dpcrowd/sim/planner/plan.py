@@ -37,6 +37,7 @@ from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
 from dpcrowd.sim.planner.request import EQUAL, Levels, PlanRequest, levels_of_model, read_levels
 from dpcrowd.sim.planner.solve import Solution, Variable, solve
+from dpcrowd.sim.planner.text import short_text
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
 from dpcrowd.sim.topology import Networks
 
@@ -149,6 +150,10 @@ class NetworkPlan:
     model: KnownModel | None = None
     share_width: float | None = None
     model_error: float | None = None
+
+    def __str__(self) -> str:
+        """Return what is recommended and what it reaches, in a few lines; the fields have the rest."""
+        return short_text(self)
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values, as `dpcrowd plan --json` prints it."""

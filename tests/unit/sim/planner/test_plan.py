@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dpcrowd
+from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.schemes import prediction
 from dpcrowd.sim.configure import configure
@@ -84,6 +85,27 @@ def test_people_are_observed_as_live_servers_count_them() -> None:
     linear = dpcrowd.load_data("linear", slots=40)
     assert plan(data=linear, **QUICK).observation == "paper"
     assert plan(data=linear, shares="partition", **QUICK).observation == "binomial"
+
+
+def test_a_plan_prints_what_it_recommends(capsys: pytest.CaptureFixture[str]) -> None:
+    """The text of a data class has several pages, in which nobody finds the number of samples."""
+    network = {"servers": 6, "graph": "ring", "window": 20}
+    planned = plan([5000, 800], process_var=100, epsilons=[1.0], **network)
+    first, errors, *rest = str(planned).splitlines()
+    assert first == (
+        f"6 servers, ε = 1 in any window of 20 slots: take {planned.samples} samples, and let records travel to every "
+        "server."
+    )
+    assert errors.startswith("all regions: a total error of ")
+    assert [line for line in rest if "summary() everything" in line] == rest
+    words = ["--level", "5000,800", "--process-var", "100", "--servers", "6", "--graph", "ring", "--window", "20"]
+    assert main(["plan", *words, "--epsilons", "1"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert first in shown, "the words of the command line"
+    assert errors.removesuffix(".") in shown
+    for goal, outcome in (("4%", "reached with the given values."), ("0.0001%", "not reached, see remarks. With the")):
+        asked = plan([5000, 800], process_var=100, goal=f"{goal} in every region", epsilons=[1.0], **network)
+        assert str(asked).startswith(f"{asked.goal}: {outcome}")
 
 
 @pytest.mark.slow
