@@ -312,7 +312,7 @@ class CentralFilter:
         typical = float(np.mean([min(r, 4.0) for r in residuals.values()]))
         usual += (typical - usual) * (1 - (1 - 1 / 64) ** len(held))
         for o, squared in residuals.items():
-            residual = min(squared / max(usual, 1.0), 100.0)
+            residual = min(squared / max(usual, 1.0), 16.0)
             rate = 1 / 32 if scores[o] > 3.5 and residual < scores[o] else 1 / 8
             scores[o] += (residual - scores[o]) * rate
         return float(usual)
