@@ -185,7 +185,7 @@ class CentralFilter:
                 for one in range(max(slot - lag, -1) + 1, slot + 1):
                     level = self.step(one) @ level + self.offset(one)
             levels.append(level)
-            penalty = np.where(scores > 3.5, scores**2, 1.0)
+            penalty = np.where(scores >= 3.5, scores**2, 1.0)
             before = posteriors[-1] if posteriors else self.start
             posteriors.append(self._step(records, slot, before, levels[slot], penalty, recent))
         return posteriors
@@ -312,7 +312,8 @@ class CentralFilter:
         typical = float(np.mean([min(r, 4.0) for r in residuals.values()]))
         usual += (typical - usual) * (1 - (1 - 1 / 64) ** len(held))
         for o, squared in residuals.items():
-            residual = min(squared / max(usual, 1.0), 16.0)
+            residual = min(squared / max(usual, 1.0), 100.0)
             rate = 1 / 32 if scores[o] > 3.5 and residual < scores[o] else 1 / 8
-            scores[o] += (residual - scores[o]) * rate
+            after = scores[o] + (residual - scores[o]) * rate
+            scores[o] = min(after, 3.5) if scores[o] <= 2.5 else after  # one record alone makes nobody suspected
         return float(usual)

@@ -4,9 +4,12 @@ A record that is far off is down-weighted at once (`records`). A record that is 
 server whose feed has stopped and which repeats its last value, shows only over time. So when a slot is final, its
 records are compared with the posterior that all of them have led to: the squared residual over its variance, averaged
 over the regions, is 1 on average for an honest origin. Each origin's score is a moving mean of it, in units of what is
-usual among all origins, since a wrong model makes every origin look bad. Above `SUSPECT` the variances of an origin's
-records are multiplied by the square of its score. Good records bring the score down again, slowly. One record alone
-makes nobody suspected, however far off it is: whoever is the first to report that the crowd has jumped is far off, too.
+usual among all origins, since a wrong model makes every origin look bad. From `SUSPECT` on the variances of an origin's
+records are multiplied by the square of its score. Good records bring the score down again, slowly.
+
+Above `SUSPECT` an origin is named in public. One record alone does that to nobody, however far off it is: whoever is
+the first to report that the crowd has jumped is far off, too. It takes a usual score up to `SUSPECT`, so that the next
+record counts less, and if that is a good one nothing is left of it.
 
 A receiver that knows nothing yet has no prior with which it could compare. It compares a record with the lower median
 of the slot's records (`start_penalty`).
@@ -27,17 +30,19 @@ from dpcrowd.filters.records import RecordTable, Reference, held_pairs, lists_of
 from dpcrowd.kernels.engine import Engine, compiled
 from dpcrowd.kernels.records import judge_origins, judge_origins_by_bits
 
-__all__ = ["SUSPECT", "OriginScores", "start_penalty"]
+__all__ = ["SUSPECT", "OriginScores", "penalty_of", "start_penalty"]
 
 
 SUSPECT = 3.5
-"""An origin with a score above this is suspected. Honest origins have 1 on average, four standard deviations below."""
+"""From this score on the records of an origin count less, and above it the origin is suspected. Honest origins have 1
+on average, four standard deviations below."""
 
 _RATE, _FORGIVENESS = 1 / 8, 1 / 32
-_MOST = 16.0  # of one residual: a usual score stays below SUSPECT with it, and a second one takes it above
+_MOST = 100.0
+_USUAL_SCORE = 2.5  # one record alone takes no score that was at most this above SUSPECT
 _USUAL_RATE, _MOST_USUAL = 1 / 64, 4.0
 _MOST_PENALTY = 1e12
-_LIMITS = np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS])
+_LIMITS = np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS, _USUAL_SCORE])
 
 
 @dataclass
@@ -46,7 +51,7 @@ class OriginScores:
 
     score       (N, servers per run) of each origin at each receiver
     usual       (N,) the mean residual of all its origins
-    suspicious  (N,) whether it suspects any origin
+    suspicious  (N,) whether records of any origin count less
     """
 
     score: Floats
@@ -61,7 +66,7 @@ class OriginScores:
     def penalty(self, rows: Ints | None = None) -> Floats:
         """Return factors of the variance, at least 1, of all receivers or of those in `rows`."""
         score = self.score if rows is None else self.score[rows]
-        return np.where(score > SUSPECT, np.square(score), 1.0)
+        return penalty_of(score)
 
     def judge(
         self,
@@ -109,8 +114,14 @@ class OriginScores:
         place = origins % self.score.shape[1]
         score = self.score[rows, place]
         rate = np.where((score > SUSPECT) & (residual < score), _FORGIVENESS, _RATE)
-        self.score[rows, place] = score + (residual - score) * rate
-        self.suspicious[:] = (self.score > SUSPECT).any(axis=1)
+        after = score + (residual - score) * rate
+        self.score[rows, place] = np.where(score <= _USUAL_SCORE, np.minimum(after, SUSPECT), after)
+        self.suspicious[:] = (self.score >= SUSPECT).any(axis=1)
+
+
+def penalty_of(score: Floats) -> Floats:
+    """Return the factors of the variance, at least 1, that scores lead to."""
+    return np.where(score >= SUSPECT, np.square(score), 1.0)
 
 
 @cache

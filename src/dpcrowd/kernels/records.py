@@ -249,7 +249,7 @@ def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be co
     place. So all records of a run go through one step before any goes through the next: the processor then waits for
     many scores at the same time, and does not guess, receiver by receiver, how many records there are.
     """
-    most_usual, most, suspect, learning, forgiving = limits
+    most_usual, most, suspect, learning, forgiving, usual_score = limits
     count, regions = mean.shape
     servers, by_region = scores.shape[1], shares.shape[1] > 1
     room: Any = 0
@@ -301,14 +301,14 @@ def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be co
             i = np.uint64(first) + receivers[e]
             residual, score = min(residuals[e] / max(usual[i], 1.0), most), before[e]
             rate = forgiving if (score > suspect) & (residual < score) else learning
-            score = score + (residual - score) * rate
+            score = min(score + (residual - score) * rate, suspect if score <= usual_score else most)
             scores[i, origins[e]] = score
-            suspicious[i] |= score > suspect
+            suspicious[i] |= score >= suspect
         for row in range(rows):
             if suspicious[first + row]:
                 high = False
                 for o in range(servers):
-                    high |= scores[first + row, o] > suspect
+                    high |= scores[first + row, o] >= suspect
                 suspicious[first + row] = high
 
 
@@ -320,7 +320,7 @@ def judge_origins_by_bits(  # noqa: PLR0912, PLR0915  (one loop)
 
     A receiver whose records and posterior are those of the receiver before it takes over that one's residuals.
     """
-    most_usual, most, suspect, learning, forgiving = limits
+    most_usual, most, suspect, learning, forgiving, usual_score = limits
     count, regions = mean.shape
     servers, by_region = scores.shape[1], shares.shape[1] > 1
     residuals, origins = np.empty(rates.shape[0]), np.empty(rates.shape[0], dtype=np.uint64)
@@ -370,11 +370,11 @@ def judge_origins_by_bits(  # noqa: PLR0912, PLR0915  (one loop)
             residual = min(residuals[e] / unit, most)
             score = scores[i, place]
             rate = forgiving if (score > suspect) & (residual < score) else learning
-            score = score + (residual - score) * rate
+            score = min(score + (residual - score) * rate, suspect if score <= usual_score else most)
             scores[i, place] = score
-            high |= score > suspect
+            high |= score >= suspect
         if suspicious[i] or high:
             high = False
             for b in range(servers):
-                high |= scores[i, b] > suspect
+                high |= scores[i, b] >= suspect
             suspicious[i] = high

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.filters.origins import SUSPECT
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.network.spread import Traffic, one_hop_holdings, record_totals
 from dpcrowd.privacy import Guarantee, Noise, noise_var
@@ -437,7 +438,7 @@ class Relay(Scheme):
         """
         if state.scores is None:
             return np.zeros((state.setting.servers, state.servers), dtype=np.bool_)
-        return state.scores.penalty() > 1.0
+        return np.asarray(state.scores.score > SUSPECT)
 
 
 def schedule_offsets(phases: Callable[[int], Ints], guarantee: Guarantee, samples: int) -> Ints | None:

@@ -38,7 +38,7 @@ from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.bank_estimate import combined
 from dpcrowd.filters.learning import Bank, Beliefs
-from dpcrowd.filters.origins import SUSPECT
+from dpcrowd.filters.origins import SUSPECT, penalty_of
 from dpcrowd.schemes.base import half_width
 from dpcrowd.schemes.records import NOTHING_PAID
 from dpcrowd.schemes.relay_shares import finalised_shares, full_matrices, take_shares
@@ -48,7 +48,7 @@ from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 __all__ = ["FinalisedState", "begin_from", "can_be_joined", "finalised_state", "most_trusted", "read_finalised"]
 
 _LARGEST = 2.0**53
-_MOST_SCORE, _MOST_USUAL, _MOST_PENALTY = 100.0, 4.0, 1e4  # servers of development versions had scores up to 100
+_MOST_SCORE, _MOST_USUAL, _MOST_PENALTY = 100.0, 4.0, 1e4
 _ASYMMETRY = 1e-9  # of a covariance, in units of its largest number: rounding
 _ROUNDING = 1e-6  # of numbers that follow from others, which another machine may have computed
 _SAFETY = 4.0
@@ -141,7 +141,7 @@ class FinalisedState:
         """Whether half of the servers or more are suspected, now or in a slot whose records still count."""
         if self.score is None or self.penalty is None:
             return False
-        suspected = np.vstack([self.score[None] > SUSPECT, self.penalty > 1.0])
+        suspected = np.vstack([self.score[None] >= SUSPECT, self.penalty > 1.0])
         return bool((2 * np.count_nonzero(suspected, axis=1) >= suspected.shape[1]).any())
 
     def without_suspicions(self) -> FinalisedState:
@@ -213,7 +213,7 @@ class FinalisedState:
             if not ((array >= least) & (array <= most)).all():
                 raise BadInput(f"a finalised state with a {name} outside {least:g} to {most:g}.")
         latest = self.penalty[int(self.slot) % len(self.penalty)]
-        expected = np.where(self.score > SUSPECT, np.square(self.score), 1.0)
+        expected = penalty_of(self.score)
         if not np.isclose(latest, expected, rtol=_ROUNDING, atol=0.0).all():
             raise BadInput("a finalised state whose penalties do not follow from its scores.")
         if (self.suspicious != (self.penalty > 1.0).any(axis=1)).any():
@@ -401,7 +401,7 @@ def _take_scores(finalised: FinalisedState, fresh: RelayState) -> None:
     assert finalised.score is not None and finalised.usual is not None
     assert finalised.penalty is not None and finalised.suspicious is not None
     scores.score[0], scores.usual[0] = finalised.score, finalised.usual
-    scores.suspicious[0] = bool((finalised.score > SUSPECT).any())
+    scores.suspicious[0] = bool((finalised.score >= SUSPECT).any())
     fresh.penalty[:, 0], fresh.suspicious[:, 0] = finalised.penalty, finalised.suspicious
 
 
