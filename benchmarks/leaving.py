@@ -134,6 +134,28 @@ def epidemic_half(rng: np.random.Generator) -> Floats:
     return np.concatenate([explode(rng, levels[:5]), crowd(rng, levels[5:], 0.5, 0.15)], axis=1)
 
 
+def day(rng: np.random.Generator, later: Floats) -> Floats:
+    """Five regions with a day of 24 slots; `later`: what the day of the second half is, around 0, by slot."""
+    values, slots = crowd(rng, rng.uniform(50, 400, 5), 0.5, 0.1), np.arange(SLOTS)
+    swing = np.where(slots < PUBLIC, np.sin(2.0 * np.pi * slots / 24.0), later)
+    return values * (1.0 + 0.8 * swing)[:, None]
+
+
+def day_moves(rng: np.random.Generator) -> Floats:
+    """The day comes six slots earlier."""
+    return day(rng, np.sin(2.0 * np.pi * (np.arange(SLOTS) + 6.0) / 24.0))
+
+
+def day_goes(rng: np.random.Generator) -> Floats:
+    """The crowd is the same at all hours."""
+    return day(rng, np.zeros(SLOTS))
+
+
+def day_stays(rng: np.random.Generator) -> Floats:
+    """Nothing happens."""
+    return day(rng, np.sin(2.0 * np.pi * np.arange(SLOTS) / 24.0))
+
+
 SERIES: dict[str, Callable[[np.random.Generator], Floats]] = {
     "stays": stays,
     "fills": fills,
@@ -147,6 +169,9 @@ SERIES: dict[str, Callable[[np.random.Generator], Floats]] = {
     "alike-fill": alike_fill,
     "epidemic": epidemic,
     "epidemic-half": epidemic_half,
+    "day-stays": day_stays,
+    "day-moves": day_moves,
+    "day-goes": day_goes,
 }
 
 
