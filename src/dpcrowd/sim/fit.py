@@ -35,6 +35,7 @@ _BY_TIME = tuple(name for name in SEASONS if name != "none")
 _CONTROLS = ("Cc", "Cs", "Zl", "Zp")
 _CLOSE_TO_THE_MEAN = 0.85
 """A model that expects less than this part of the mean count is said to."""
+_HALF_THE_MEAN, _FEW_PEOPLE, _MOST_NAMED = 0.5, 5.0, 3  # of single regions that have at least so many people on average
 
 
 def fit(
@@ -116,7 +117,7 @@ def fit(
     assert course is not None
     expected = np.stack([course.mean(slot) for slot in range(series.slots)])
     trend = trend_of(counts, expected)
-    remark = _low_levels_note(counts, expected) if trend is None else trend.note
+    remark = _low_levels_note(counts, expected, series.regions) if trend is None else trend.note
     if remark is not None:
         model = replace(model, notes=(*model.notes, remark))
     if out is not None:
@@ -150,19 +151,32 @@ def checked_source(source: str) -> str:
     )
 
 
-def _low_levels_note(counts: Floats, expected: Floats) -> str | None:
-    """Return a note on a model that expects clearly fewer people than there were, (T, d) each; None: it does not.
+def _low_levels_note(counts: Floats, expected: Floats, regions: Sequence[str]) -> str | None:
+    """Return a note on a model that expects clearly fewer people than there were, (T, d) each, of all regions together
+    or of single ones; None: it does not.
 
     Rare bursts count less in a level, and the estimates of a filter are as far below the mean as the model is.
     """
-    people, model = (float(values.sum(axis=1).mean()) for values in (counts, expected))
-    if model >= _CLOSE_TO_THE_MEAN * people:
-        return None
+    people, model = (values.mean(axis=0) for values in (counts, expected))
+    if model.sum() >= _CLOSE_TO_THE_MEAN * people.sum():
+        low = np.flatnonzero((people >= _FEW_PEOPLE) & (model < _HALF_THE_MEAN * people))
+        return _regions_note([(regions[k], model[k], people[k]) for k in low.tolist()]) if len(low) else None
     return (
-        f"the model expects {model:.4g} people per slot, of all regions together, where the span had {people:.4g} on "
-        "average: its levels are those of usual slots, in which rare bursts count less. Absolute errors are smaller "
-        "for it, but where records say little, sums and averages of estimates are too small by as much. If these "
-        "matter most, leave the model out (--learn)."
+        f"the model expects {model.sum():.4g} people per slot, of all regions together, where the span had "
+        f"{people.sum():.4g} on average: its levels are those of usual slots, in which rare bursts count less. "
+        "Absolute errors are smaller for it, but where records say little, sums and averages of estimates are too "
+        "small by as much. If these matter most, leave the model out (--learn)."
+    )
+
+
+def _regions_note(low: list[tuple[str, float, float]]) -> str:
+    """Return a note on regions, given with what the model expects of them and what they had on average."""
+    named = ", ".join(f"'{name}' {model:.3g} instead of {people:.3g}" for name, model, people in low[:_MOST_NAMED])
+    more = f", and {len(low) - _MOST_NAMED} more" if len(low) > _MOST_NAMED else ""
+    return (
+        f"of {len(low)} region{'s' if len(low) > 1 else ''} the model expects less than half as many people as the "
+        f"span had on average ({named}{more}): it takes slots in which many came for exceptions. If such a region has "
+        "opened at the end of the span, fit on the slots since then (--span)."
     )
 
 

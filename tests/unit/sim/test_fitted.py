@@ -466,3 +466,19 @@ def test_schemes_without_a_filter_are_named(series: Path, model: dpcrowd.Model) 
     """ "All filters know the model" is true of none of them."""
     result = dpcrowd.simulate(["bd", "duniform", "kalman-uniform"], series, model=model, **ONE_RUN)
     assert any(note.endswith("same estimates with and without the model: bd, duniform.") for note in result.notes)
+
+
+def test_a_region_that_has_opened_at_the_end_of_the_span_is_named() -> None:
+    """Its level is that of the closed days, and nobody sees it in the sum of all regions."""
+    rng, slots = np.random.default_rng(0), np.arange(210)
+    week = 1.0 + 0.5 * np.sin(2.0 * np.pi * slots / 7.0)
+    holidays = np.where(rng.random(210) < 0.05, 0.1, 1.0)
+    expected = np.tile(500.0 * (week * holidays)[:, None], (1, 6))
+    counts = rng.poisson(expected)
+    counts[:190, 2] = 0
+    model = dpcrowd.fit(dpcrowd.counts_from_array(counts, regions=list("abcdef")), source="drawn", season=7)
+    (note,) = (note for note in model.notes if "less than half as many" in note)
+    assert note.startswith("of 1 region the model expects less than half as many people as the span had on average")
+    assert "('c' 0." in note
+    steady = dpcrowd.fit(dpcrowd.counts_from_array(rng.poisson(expected)), source="drawn", season=7)
+    assert not any("less than half" in note for note in steady.notes)
