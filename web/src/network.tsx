@@ -31,7 +31,8 @@ export function nodesOf(model: Model, server: Server): Node[] {
       : report !== null && report.last_record !== null ? ["good", "its records arrive; not a neighbour of this server"] as const
       : other !== undefined ? (other.connection === "live" ? ["good", "answers; not a neighbour of this server"] as const : ["bad", "does not answer"] as const)
       : ["unknown", "not a neighbour: this server does not observe it"] as const;
-    return { name, share, mark, text, neighbour, report, isBroken: text.startsWith("broken"), isSuspected: text.includes("records disagree") };
+    const isBroken = text.startsWith("broken"), isSuspected = name !== network.server && !isBroken && (report?.suspected_since ?? null) !== null;
+    return { name, share, mark, text, neighbour, report, isBroken, isSuspected };
   });
 }
 
