@@ -24,6 +24,9 @@ from dpcrowd.filters.learning import (
 LEVEL, A, Q = 200.0, 0.6, 64.0
 RUNS = 400
 MODEL = ProcessModel.around(Course(np.array([[LEVEL]]), np.array([[Q]])), np.array([A]))
+DAY = LEVEL * np.sin(2.0 * np.pi * np.arange(48) / 24.0)  # two days of it
+PROFILE = (1.2 * LEVEL + DAY[:24])[:, None]
+WITH_A_DAY = ProcessModel.around(Course(PROFILE, PROFILE, season=24, step=1), np.array([0.0]))
 
 
 def crowds(slots: int, q: float, level: float, seed: int) -> Any:
@@ -339,10 +342,11 @@ def test_a_region_without_variance_or_people_has_beliefs_too() -> None:
     assert (beliefs.factor > 0.0).all()
 
 
-def test_a_bank_with_fewer_beliefs_is_completed() -> None:
+@pytest.mark.parametrize("model", [MODEL, WITH_A_DAY], ids=["level", "season"])
+def test_a_bank_with_fewer_beliefs_is_completed(model: ProcessModel) -> None:
     """A state that an earlier version saved would otherwise be refused after an update, and its estimate lost."""
-    beliefs = beliefs_of(MODEL)
-    bank = start_bank(MODEL, 2, -1)
+    beliefs = beliefs_of(model)
+    bank = start_bank(model, 2, -1)
     fresh = {f"state.bank.{name}": part for name, part in vars(bank).items()}
     saved = {name: array[:-1].copy() for name, array in fresh.items()} | {"state.other": np.zeros(3)}
     saved["state.bank.mean"][-1] = 7.0
@@ -403,13 +407,10 @@ def test_a_crowd_in_upheaval_may_step_by_a_part_of_its_own_size() -> None:
 @pytest.mark.parametrize("hours", [6, None], ids=["moved", "gone"])
 def test_a_season_that_has_moved_or_is_gone_is_unlearned(hours: int | None) -> None:
     """Every other belief expects the old season: intervals would miss most slots of the day for good."""
-    swing = LEVEL * np.sin(2.0 * np.pi * np.arange(48) / 24.0)
-    profile = (1.2 * LEVEL + swing[:24])[:, None]
-    model = ProcessModel.around(Course(profile, profile, season=24, step=1), np.array([0.0]))
-    day = np.zeros(24) if hours is None else swing[hours : hours + 24]
+    day = np.zeros(24) if hours is None else DAY[hours : hours + 24]
     expected = np.broadcast_to(np.tile(1.2 * LEVEL + day, 10)[:, None, None], (240, 60, 1))
     truth = np.random.default_rng(71).poisson(expected)
-    mean, var = learned(truth, 90.0**2, 72, model)
+    mean, var = learned(truth, 90.0**2, 72, WITH_A_DAY)
     late = slice(60, None)
     assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[late].mean() > 0.9
-    assert np.abs(mean - truth)[late].mean() < 0.4 * np.abs(swing).mean()
+    assert np.abs(mean - truth)[late].mean() < 0.4 * np.abs(DAY).mean()
