@@ -24,7 +24,12 @@ S is a diagonal matrix and one of rank 2, so k follows from five sums over the r
     k = (beta H - phi x)/D             P <- ((P - C) (1 - A r') - r' B^2)/Delta
 
 For any gain the variance that this recursion has is the error's, if the model is right. With s = 0 and overlapping
-servers it is the usual update. Deviations of other servers are not estimated, so a record of a server of which
+servers it is the usual update. With s = 0 and partitioned ones nothing has to be remembered, either: x is 0, and the
+records are one measurement with the information (`partitioned_information`)
+
+    Y = A/(1 - A r)        y = sum H z/D / (1 - A r)
+
+which is infinite if all servers are heard without noise: then their counts sum to r. Deviations of other servers are not estimated, so a record of a server of which
 everything is known already counts as much as its noise and its prior deviation allow, and not more.
 """
 
@@ -44,10 +49,13 @@ __all__ = [
     "consistent",
     "fuse_persistent",
     "ordered_sum",
+    "partitioned_information",
     "persistent_gain",
+    "unexplained",
 ]
 
 _SUM_TOLERANCE = 1e-6
+"""Per server: shares in a file have six decimals."""
 
 _LEAST_PART = 1e-9
 """No posterior variance is below this part of the prior one: rounding must not make an estimate certain."""
@@ -138,12 +146,26 @@ def fuse_persistent(
     return prior + gain.beta * by_share - gain.phi * by_cross, gain.var, gain.cross
 
 
+def partitioned_information(records: PersistentRecords) -> tuple[Floats, Floats]:
+    """Return y and Y (n, d) of records whose servers' deviations are fresh, and sum to 0 over all servers."""
+    share = records.shares[records.origins]
+    weighted = share / (records.noise_var + share * records.people)
+    a, y = ordered_sum(weighted * share), ordered_sum(weighted * records.noisy)
+    divisor = unexplained(a, records.people)
+    return y / divisor, a / divisor
+
+
+def unexplained(a: Floats, people: Floats) -> Floats:
+    """Return 1 - A r, at least so much that rounding makes nothing certain."""
+    return np.asarray(np.maximum(1.0 - a * people, _LEAST_PART))
+
+
 def are_partitioned(shares: Floats) -> Bools:
     """Return whether shares (..., m, 1) or (..., m, d) sum to 1, so that every user of a region is at one server.
 
     Returns (..., 1) or (..., d).
     """
-    return np.asarray(np.abs(shares.sum(axis=-2) - 1.0) <= _SUM_TOLERANCE)
+    return np.asarray(np.abs(shares.sum(axis=-2) - 1.0) <= _SUM_TOLERANCE * shares.shape[-2])
 
 
 def consistent(cross: Floats, spread: Floats, variance: Floats) -> Floats:

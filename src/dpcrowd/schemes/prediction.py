@@ -34,10 +34,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpcrowd.arrays import Floats, Ints
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.filters.observation import ROUNDING
+from dpcrowd.filters.persistence import are_partitioned, unexplained
 from dpcrowd.privacy import Guarantee, noise_var
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import samples_due
@@ -94,6 +95,7 @@ class PublicFacts:
     count_var  (d,) Q in the paper's variance of a count, H^2 Q, if it is not that of the model
     selection  which regions are predicted; None: all of a few, or some from the calmest to the liveliest of many
     turnover   the part of a server's users who are replaced per slot; 1: everybody, deviations are fresh in every slot
+    cancelling whether it counts that fresh deviations of partitioned servers sum to 0
     """
 
     guarantee: Guarantee
@@ -109,11 +111,22 @@ class PublicFacts:
     selection: Ints | None = None
     blocks: int = 1
     turnover: float = 1.0
+    cancelling: bool = True
 
     @property
     def users_stay(self) -> bool:
         """Whether relay's filter remembers deviations of servers: it does so for binomial counts, region by region."""
-        return self.turnover < 1.0 and self.observation == "binomial" and self.form == "diagonal"
+        return self.turnover < 1.0 and self._knows_deviations
+
+    @property
+    def _knows_deviations(self) -> bool:
+        return self.observation == "binomial" and self.form == "diagonal"
+
+    @cached_property
+    def cancelled(self) -> Bools:
+        """Return in which of these regions fresh deviations of all servers sum to 0, (1,) or (regions,)."""
+        partition = are_partitioned(self.shares_of_regions)
+        return partition & (self.cancelling and self.turnover == 1.0 and self._knows_deviations)
 
     @cached_property
     def regions(self) -> Ints:
@@ -220,7 +233,11 @@ def _pass(total: Floats, information: Floats, a2: Floats, q: Floats) -> Floats:
 
 def _information(facts: PublicFacts, samples: int, slots: int) -> list[Floats]:
     """Return I_a for a = 0, ..., D as arrays (slots, receivers, regions)."""
-    return arrived_sums(facts, samples, slots, record_weights(facts, samples))
+    sums = arrived_sums(facts, samples, slots, record_weights(facts, samples))
+    if facts.cancelled.any():  # `filters.persistence.partitioned_information`
+        people = np.where(facts.cancelled, facts.expected, 0.0)
+        sums = [information / unexplained(information, people) for information in sums]
+    return sums
 
 
 def record_noise(facts: PublicFacts, samples: int) -> float:
@@ -230,12 +247,15 @@ def record_noise(facts: PublicFacts, samples: int) -> float:
 
 
 def record_weights(facts: PublicFacts, samples: int) -> Floats:
-    """Return the information H^2/R that a record of each server adds, (m, regions)."""
+    """Return the information H^2/R that a record of each server adds, (m, regions).
+
+    Where deviations cancel, these are the terms of A in `filters.persistence`.
+    """
     shares = facts.shares_of_regions
     if facts.observation == "paper":
         spread = np.square(shares) * facts.paper_var
     else:
-        spread = shares * (1.0 - shares) * facts.expected
+        spread = shares * np.where(facts.cancelled, 1.0, 1.0 - shares) * facts.expected
     noise = record_noise(facts, samples)
     return np.asarray(np.square(shares) / (facts.alpha * noise + np.maximum(spread, ROUNDING)))
 

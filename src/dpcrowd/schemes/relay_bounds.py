@@ -106,9 +106,9 @@ def _information(setting: Setting, samples: int) -> Floats:
         count_var=setting.model.one_step_var,
         selection=np.arange(regions),
     )
-    if setting.turnover == 1.0 and setting.share_width == 0.0:
+    if setting.turnover == 1.0 and setting.share_width == 0.0 and not facts.cancelled.any():
         return np.asarray(record_weights(facts, samples).sum(axis=0))
-    # Where users stay, the deviations of servers that share all people cancel, and the noise alone is left.
+    # The deviations of servers that share all people cancel, and the noise alone is left; so it is where users stay.
     noise = max(setting.tuning.alpha * record_noise(facts, samples), 1e-12)
     # The same holds for shares that are learned, whatever they are: their squares sum to 1 at most.
     squares = np.square(shares).sum(axis=0) if setting.share_width == 0.0 else 1.0

@@ -1,4 +1,8 @@
-"""Relay's filter where users stay: the records of a slot as `filters.persistence` takes them, and what follows.
+"""Relay's filter where servers' deviations from their shares are not independent: over time, or of one another.
+
+Where users stay, deviations persist: the records of a slot are fused as `filters.persistence` does it. Where everybody
+is drawn anew in every slot, nothing has to be remembered, but the deviations of servers among which all users are
+divided still sum to 0 in each slot: `cancelled_sums`.
 
 Everything is a function of the set of records, summed in order of their origins: servers with the same records have
 the same memory of deviations, whichever arrived late.
@@ -14,12 +18,54 @@ from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.groups import over_members
 from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING
-from dpcrowd.filters.persistence import PersistentRecords, are_partitioned, fuse_persistent, ordered_sum
+from dpcrowd.filters.persistence import (
+    PersistentRecords,
+    are_partitioned,
+    fuse_persistent,
+    ordered_sum,
+    partitioned_information,
+)
 from dpcrowd.filters.records import Reference, held_pairs
 from dpcrowd.kernels.engine import Engine
-from dpcrowd.schemes.relay_state import RelayState
+from dpcrowd.schemes.relay_state import RelayState, knows_deviations
 
-__all__ = ["equivalent_sums", "fuse_deviations", "keep_final_deviations", "move_deviations", "slot_records"]
+__all__ = [
+    "cancelled_sums",
+    "deviations_cancel",
+    "equivalent_sums",
+    "fuse_deviations",
+    "keep_final_deviations",
+    "move_deviations",
+    "slot_records",
+]
+
+
+def deviations_cancel(state: RelayState, slot: int) -> bool:
+    """Whether deviations are fresh in every slot, and those of all servers sum to 0 in some region."""
+    if state.cross is not None or state.learned is not None or not knows_deviations(state.setting):
+        return False
+    return bool(are_partitioned(_shares_by_run(state, slot)).any())
+
+
+def cancelled_sums(
+    state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], reference: Reference, engine: Engine
+) -> tuple[Floats, Floats]:
+    """Return y and Y (N, d) of a slot's records, where the deviations of partitioned servers sum to 0.
+
+    Arguments as of `fuse_deviations`. The usual sums are returned for receivers that are not active, for regions whose
+    users are not partitioned, and for those that a record joins into groups.
+    """
+    y, info = (sums[slot % len(sums)].copy() for sums in (state.y, state.info))
+    rows = np.flatnonzero(active)
+    records = slot_records(state, slot, active, rows, prior, reference, engine)
+    if records is None:
+        return y, info
+    taken = np.broadcast_to(records.partition, y[rows].shape)
+    if state.table(slot).groups is not None:
+        taken = taken & ~_joined(state, slot, active, engine)[rows]
+    own = partitioned_information(records)
+    y[rows], info[rows] = np.where(taken, own[0], y[rows]), np.where(taken, own[1], info[rows])
+    return y, info
 
 
 def fuse_deviations(
@@ -132,7 +178,7 @@ def slot_records(
         return None
     noisy = np.where(has, table.noisy.reshape(runs, servers, -1)[run][:, origins].swapaxes(0, 1), 0.0)
     noise_var = np.where(has, table.var.reshape(runs, servers)[run][:, origins].T[..., None], 1.0)
-    by_run = table.by_region.reshape(runs, servers, -1)
+    by_run = _shares_by_run(state, slot)
     partition = are_partitioned(by_run)
     shares = by_run.swapaxes(0, 1)[:, run]
     share = shares[origins]
@@ -145,6 +191,11 @@ def slot_records(
     factor = _guard(state, slot, rows, origins, (noisy, noise_var, share, usual), reference)
     noise = np.where(has, noise_var + usual * (factor - 1.0), np.inf)
     return PersistentRecords(origins, noisy, noise, shares, people, partition[run])
+
+
+def _shares_by_run(state: RelayState, slot: int) -> Floats:
+    """Return the shares of all servers in a slot, (runs, m, 1) or (runs, m, d)."""
+    return state.table(slot).by_region.reshape(state.setting.runs, state.servers, -1)
 
 
 def _guard(

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.filters import predict, predict_matrix, update_matrix
+from dpcrowd.filters import predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.bank_estimate import combined
 from dpcrowd.filters.groups import GroupedSums, group_sizes
@@ -29,6 +29,8 @@ from dpcrowd.network.bit_spread import Words
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.records import ungrouped
 from dpcrowd.schemes.relay_deviations import (
+    cancelled_sums,
+    deviations_cancel,
     equivalent_sums,
     fuse_deviations,
     keep_final_deviations,
@@ -170,9 +172,14 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     if state.cross is not None or state.learned is not None:
         reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
         doubted = prior_var * _doubt(state, place)[:, None]
-        mean, var = _fuse(state, slot, active, (prior, doubted), reference, engine)
-        state.mean[place][active], state.mean_var[place][active] = mean[active], var[active]
-        state.known[place][active] = np.isfinite(var[active]).all(axis=1)
+        _put(state, place, active, *_fuse(state, slot, active, (prior, doubted), reference, engine))
+        return
+    if not matrix and deviations_cancel(state, slot):
+        reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
+        doubted = prior_var * _doubt(state, place)[:, None]
+        sums = cancelled_sums(state, slot, active, (prior, doubted), reference, engine)
+        mean, var = update(prior, doubted, *sums)
+        _put(state, place, active, mean, var)
         return
     if not matrix:
         posterior = Posterior(prior, prior_var, state.mean[place], state.mean_var[place], state.known[place], OFF)
@@ -189,6 +196,12 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     state.mean[place][rows], state.mean_var[place][rows], state.known[place][rows] = update_matrix(
         prior[rows], (prior_var * doubt)[rows], known[rows], state.y[place][rows], full[rows]
     )
+
+
+def _put(state: RelayState, place: int, active: Bools, mean: Floats, var: Floats) -> None:
+    """Take means and variances (N, d) for the posteriors of those in `active`."""
+    state.mean[place][active], state.mean_var[place][active] = mean[active], var[active]
+    state.known[place][active] = np.isfinite(var[active]).all(axis=1)
 
 
 def _filter_bank(
@@ -213,6 +226,9 @@ def _filter_bank(
         doubted = prior, prior_var * doubt
         sums = equivalent_sums(doubted, _fuse(state, slot, active, doubted, reference, engine))
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
+    elif deviations_cancel(state, slot):
+        sums = cancelled_sums(state, slot, active, (prior, prior_var * doubt), reference, engine)
+        state.y[place], state.info[place] = sums
     priors.var *= doubt
     y, info, grouped = _apart(state.y[place], state.info[place], by_groups)
     after = update_bank(priors, y, info, beliefs, grouped, bounded=model.course is None)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.persistence import PersistentRecords, fuse_persistent
+from dpcrowd.filters.persistence import PersistentRecords, are_partitioned, fuse_persistent, partitioned_information
 
 SERVERS, PEOPLE = 5, 300.0
 NOISE = np.array([8.0, 3.0, 20.0, 5.0, 11.0])
@@ -107,3 +107,21 @@ def test_fresh_deviations_of_overlapping_servers() -> None:
     info = 1.0 / 50.0 + (share * share / variance).sum()
     assert_allclose(var, 1.0 / info)
     assert_allclose(mean, (280.0 / 50.0 + (share * noisy / variance).sum()) / info)
+
+
+@pytest.mark.parametrize("origins", [[2], [0, 3], [0, 1, 2, 3, 4]], ids=str)
+def test_fresh_deviations_of_a_partition(origins: list[int]) -> None:
+    """By the inverse of the covariance of what was measured; records that were taken for independent say less."""
+    shares = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
+    noisy = np.array([93.0, 70.0, 61.0, 42.0, 33.0])[origins]
+    y, info = partitioned_information(records_of(origins, noisy, shares, True))
+    measured = np.diag(NOISE[origins]) + covariance_of(shares, True)[np.ix_(origins, origins)]
+    weights = np.linalg.solve(measured, shares[origins])
+    assert_allclose(info[0, 0], weights @ shares[origins])
+    assert_allclose(y[0, 0], weights @ noisy)
+
+
+def test_shares_with_six_decimals_are_a_partition() -> None:
+    """Thirty equal parts, rounded down, sum to 0.99999: a plan would write a network that loses what it has planned."""
+    assert are_partitioned(np.full((30, 1), 0.033333)).all()
+    assert not are_partitioned(np.full((30, 1), 0.0332)).any()

@@ -181,7 +181,7 @@ def test_a_calm_crowd_is_predicted_in_its_steady_state(process_var: float) -> No
     alone = {"shares": np.ones(1), "delays": np.zeros((1, 1), dtype=np.int64), "phases": lambda _: np.zeros(1)}
     model = ProcessModel.of(1.0, [process_var])
     one = replace(facts(), guarantee=guarantee, model=model, level=np.array([50.0]), observation="binomial", **alone)
-    noise = 1.0 / prediction.record_weights(one, 24)[0, 0]
+    noise = prediction.record_noise(one, 24)
     # The posterior variance P of a random walk that is measured in every slot: P (P + Q) = Q R.
     steady = 0.5 * (np.sqrt(process_var**2 + 4.0 * process_var * noise) - process_var)
     assert predicted_deviation(one, [24])[0, 0] == pytest.approx(np.sqrt(steady), rel=0.005)

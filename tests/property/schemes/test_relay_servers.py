@@ -170,6 +170,20 @@ def test_servers_whose_users_stay(reach: Any, regions: int, partition: bool, lea
     assert bits(plain[-1].variance[0]) != bits(servers[11][0].variance)
 
 
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize("reach", [1, "all"])
+def test_servers_that_divide_fresh_users(reach: Any, learn: bool) -> None:
+    """Deviations that sum to 0 in each slot count the same in every engine, and as those of users who hardly stay."""
+    network = make_network(partition=True, observation="binomial", learn=learn, options={"reach": reach})
+    releases = simulate(network, "numpy", True, set())
+    assert_same(run_servers(network, True, set()), releases)
+    assert_same(run_servers(network, True, set()), simulate(network, "numba", True, set()))
+    hardly = simulate(replace(network, turnover=1.0 - 1e-12), "numpy", True, set())
+    for one, other in zip(releases, hardly, strict=True):
+        np.testing.assert_allclose(one.estimate, other.estimate, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(one.variance, other.variance, rtol=1e-6)
+
+
 @pytest.mark.parametrize("partition", [False, True])
 def test_servers_whose_users_stay_are_saved_and_restored(partition: bool) -> None:
     """A memory of deviations that was not saved would begin anew, with too narrow intervals."""

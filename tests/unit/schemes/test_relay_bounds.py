@@ -42,6 +42,7 @@ def variances(network: Network) -> Any:
         {"observation": "binomial"},
         {"learn": True},
         {"observation": "binomial", "turnover": 0.1},
+        {"observation": "binomial", "shares": np.array([0.5, 0.3, 0.2])},
         {"form": "matrix"},
     ],
     ids=str,

@@ -78,6 +78,25 @@ def test_users_of_whom_nearly_all_are_replaced_are_fresh() -> None:
     np.testing.assert_allclose(errors_on_staying_run(staying, 1, levels), errors_on_run(fresh, 1, levels), rtol=0.05)
 
 
+@pytest.mark.parametrize("samples", [4, 12])
+def test_fresh_users_who_are_divided_among_servers(samples: int) -> None:
+    """Both recursions know that the deviations of all servers sum to 0, whoever is heard."""
+    levels = 1000.0 + 30.0 * np.sin(np.arange(120.0) / 9.0)[:, None]
+    fresh = PublicFacts(
+        guarantee=Guarantee.window(12, 60.0),
+        model=ProcessModel.of(1.0, [25.0]),
+        shares=np.array([0.3, 0.6, 0.1]),
+        delays=np.array([[0, 0, 1], [0, 0, -1], [1, 1, 0]]),
+        phases=lambda _samples: np.array([0, 0, 5]),
+        observation="binomial",
+        level=np.array([1000.0]),
+    )
+    staying = replace(fresh, turnover=1.0 - 1e-9)
+    expected = errors_on_staying_run(staying, samples, levels)
+    np.testing.assert_allclose(errors_on_run(fresh, samples, levels), expected, rtol=0.05)
+    assert (errors_on_run(replace(fresh, cancelling=False), samples, levels) > 1.05 * expected).any()
+
+
 def test_longer_slots_replace_more_users() -> None:
     """A solver that tries other slots would take the users of a day for those of an hour."""
     request = PlanRequest(levels=_without_series(), slot=3600.0, **NETWORK)
