@@ -29,8 +29,9 @@ records are one measurement with the information (`partitioned_information`)
 
     Y = A/(1 - A r)        y = sum H z/D / (1 - A r)
 
-which is infinite if all servers are heard without noise: then their counts sum to r. Deviations of other servers are not estimated, so a record of a server of which
-everything is known already counts as much as its noise and its prior deviation allow, and not more.
+which is infinite if all servers are heard without noise: then their counts sum to r. Deviations of other servers are
+not estimated, so a record of a server of which everything is known already counts as much as its noise and its prior
+deviation allow, and not more.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ def crowd(slots: int = 140, regions: int = 30) -> DataSet:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("turnover", "heard"), [*((0.02, heard) for heard in HEARD), (0.3, "all heard late"), (1.0, "all heard"), (1.0, "all heard late")]
+    ("turnover", "heard"),
+    [*((0.02, heard) for heard in HEARD), (0.3, "all heard late"), (1.0, "all heard"), (1.0, "all heard late")],
 )
 @pytest.mark.parametrize("shares", ["partition", "uniform"])
 def test_coverage(turnover: float, shares: str, heard: str) -> None:
