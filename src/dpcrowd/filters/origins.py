@@ -7,6 +7,16 @@ over the regions, is 1 on average for an honest origin. Each origin's score is a
 usual among all origins, since a wrong model makes every origin look bad. From `SUSPECT` on the variances of an origin's
 records are multiplied by the square of its score. Good records bring the score down again, slowly.
 
+While its users stay, so does a server's deviation from its share, and the residuals of its records do not average out:
+with one region and little noise 6% of all honest servers would be suspected. With q the part of a residual's variance
+that is the deviation's, and f the part of its variance that is left in a moving mean of records whose deviations are
+correlated by rho (`persistence_of`), the score of an honest origin is about chi^2/nu with nu = d^2/(f sum q^2) degrees
+of freedom. Its quantile (Wilson and Hilferty's, at the same `_TAIL` for all) is where `SUSPECT` then is:
+
+    v = 2 f sum q^2/d^2    bound = (1 - v/9 + tail sqrt(v/9))^3    f = k/(2-k) (1 + (1-k) rho^2)/(1 - (1-k) rho^2)
+
+Residuals up to the bound are drawn together so that it becomes `SUSPECT`, and those above it are moved down to there.
+
 Above `SUSPECT` an origin is named in public. One record alone does that to nobody, however far off it is: whoever is
 the first to report that the crowd has jumped is far off, too. It takes a usual score up to `SUSPECT`, so that the next
 record counts less, and if that is a good one nothing is left of it.
@@ -30,7 +40,7 @@ from dpcrowd.filters.records import RecordTable, Reference, held_pairs, lists_of
 from dpcrowd.kernels.engine import Engine, compiled
 from dpcrowd.kernels.records import judge_origins, judge_origins_by_bits
 
-__all__ = ["SUSPECT", "OriginScores", "penalty_of", "start_penalty"]
+__all__ = ["SUSPECT", "OriginScores", "penalty_of", "persistence_of", "start_penalty"]
 
 
 SUSPECT = 3.5
@@ -42,7 +52,8 @@ _MOST = 100.0
 _USUAL_SCORE = 2.5  # one record alone takes no score that was at most this above SUSPECT
 _USUAL_RATE, _MOST_USUAL = 1 / 64, 4.0
 _MOST_PENALTY = 1e12
-_LIMITS = np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS, _USUAL_SCORE])
+_TAIL = 4.0  # standard deviations of a normal distribution: an honest origin is hardly ever above it
+_LIMITS = np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS, _USUAL_SCORE, _TAIL])
 
 
 @dataclass
@@ -79,17 +90,19 @@ class OriginScores:
         posterior: tuple[Floats, Floats, NDArray[np.bool_]],
         engine: Engine = "numpy",
         words: NDArray[np.uint64] | None = None,
+        persistence: float = 0.0,
     ) -> None:
         """Learn from the records of a slot that is final; arguments as of `record_sums`.
 
-        posterior  of the slot: means and variances (N, d), and (N,) which receivers know anything
+        posterior    of the slot: means and variances (N, d), and (N,) which receivers know anything
+        persistence  `persistence_of`; 0: deviations are fresh in every record
         """
         mean, mean_var, known = posterior
         rates = _usual_rates(self.score.shape[1])
         facts = (
             table.noisy, table.var, table.by_region, reference.level, reference.level_var, observation == "paper",
-            process_var, mean, np.ascontiguousarray(mean_var), known, rates, _LIMITS, self.score, self.usual,
-            self.suspicious,
+            process_var, mean, np.ascontiguousarray(mean_var), known, rates, _LIMITS, persistence, self.score,
+            self.usual, self.suspicious,
         )  # fmt: skip
         if table.groups is not None:
             engine = "numpy"  # the compiled loops do not know groups
@@ -111,12 +124,52 @@ class OriginScores:
         step = (total / np.maximum(number, 1) - self.usual) * rates[number]
         self.usual[:] = self.usual + np.where(number > 0, step, 0.0)
         residual = np.minimum(each / np.maximum(self.usual[rows], 1.0), _MOST)
+        if persistence > 0.0:
+            residual = _without_deviations(residual, rows, origins, table, variance, mean_var, persistence)
         place = origins % self.score.shape[1]
         score = self.score[rows, place]
         rate = np.where((score > SUSPECT) & (residual < score), _FORGIVENESS, _RATE)
         after = score + (residual - score) * rate
         self.score[rows, place] = np.where(score <= _USUAL_SCORE, np.minimum(after, SUSPECT), after)
         self.suspicious[:] = (self.score >= SUSPECT).any(axis=1)
+
+
+def persistence_of(turnover: float, interval: float) -> float:
+    """Return f, the part of the variance of a residual that is left in a score.
+
+    turnover  the part of a server's users who are replaced per slot
+    interval  slots from one of its records to the next
+    """
+    if turnover >= 1.0:
+        return 0.0
+    kept = (1.0 - _RATE) * (1.0 - turnover) ** (2.0 * interval)
+    return float(_RATE / (2.0 - _RATE) * (1.0 + kept) / (1.0 - kept))
+
+
+def _without_deviations(
+    residual: Floats,
+    rows: NDArray[np.integer],
+    origins: NDArray[np.integer],
+    table: RecordTable,
+    variance: Floats,
+    mean_var: Floats,
+    persistence: float,
+) -> Floats:
+    """Return the residuals (pairs,) with the bound for deviations that stay at `SUSPECT`."""
+    share, regions = table.by_region[origins], table.noisy.shape[1]
+    total = variance + share * share * table.totals(mean_var[rows], origins)
+    part = (variance - table.var[origins][:, None]) / total
+    once = part * part if table.groups is None else part * part * leads(table.groups[origins])
+    staying = np.zeros(len(rows))
+    for k in range(regions):
+        staying = staying + once[:, k]
+    number = regions if table.groups is None else leads(table.groups[origins]).sum(axis=1)
+    ninth = persistence * 2.0 * staying / (number * number) / 9.0
+    root = 1.0 - ninth + _TAIL * np.sqrt(ninth)
+    bound = np.maximum(root * root * root, SUSPECT)
+    within = 1.0 + (residual - 1.0) * ((SUSPECT - 1.0) / (bound - 1.0))
+    moved = np.where(residual > bound, residual - (bound - SUSPECT), within)
+    return np.where((residual > 1.0) & (bound > SUSPECT), moved, residual)
 
 
 def penalty_of(score: Floats) -> Floats:

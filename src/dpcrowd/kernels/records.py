@@ -238,10 +238,10 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                 known[i] = known[i] and posterior_var < np.inf
 
 
-def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be compiled as well)
+def judge_origins(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have to be compiled as well)
     indptr: Any, indices: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, paper: bool,
-    process_var: Any, mean: Any, mean_var: Any, known: Any, rates: Any, limits: Any, scores: Any, usual: Any,
-    suspicious: Any,
+    process_var: Any, mean: Any, mean_var: Any, known: Any, rates: Any, limits: Any, persistence: float, scores: Any,
+    usual: Any, suspicious: Any,
 ) -> None:  # fmt: skip
     """Update the scores of the origins whose records each receiver has, its `usual`, and whether it is suspicious.
 
@@ -249,7 +249,7 @@ def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be co
     place. So all records of a run go through one step before any goes through the next: the processor then waits for
     many scores at the same time, and does not guess, receiver by receiver, how many records there are.
     """
-    most_usual, most, suspect, learning, forgiving, usual_score = limits
+    most_usual, most, suspect, learning, forgiving, usual_score, tail = limits
     count, regions = mean.shape
     servers, by_region = scores.shape[1], shares.shape[1] > 1
     room: Any = 0
@@ -257,7 +257,7 @@ def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be co
         room = max(room, np.int64(indptr[min(first + servers, count)]) - np.int64(indptr[first]))
     steps = np.empty(room + 1, dtype=np.int64)
     receivers, origins = np.empty(room + 1, dtype=np.uint64), np.empty(room + 1, dtype=np.uint64)
-    residuals, before = np.empty(room), np.empty(room)
+    residuals, before, staying = np.empty(room), np.empty(room), np.empty(room)
     totals, numbers = np.empty(servers), np.empty(servers, dtype=np.int64)
     for first in range(0, count, servers):
         rows = min(servers, count - first)
@@ -284,9 +284,12 @@ def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be co
                     crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
                     spread = share * (1.0 - share) * max(crowd, 1.0)
                 variance = var[o] + max(spread, 1.0 / 12.0)
-                off = noisy[o, k] - share * mean[i, k]
-                square = off * off / (variance + share * share * mean_var[i, k])
+                off, total = noisy[o, k] - share * mean[i, k], variance + share * share * mean_var[i, k]
+                square = off * off / total
                 residuals[e] = square if k == 0 else residuals[e] + square
+                if persistence > 0.0:
+                    part = (variance - var[o]) / total
+                    staying[e] = part * part if k == 0 else staying[e] + part * part
         totals[:], numbers[:] = 0.0, 0
         for e in range(records):
             if regions > 1:
@@ -300,6 +303,14 @@ def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be co
         for e in range(records):
             i = np.uint64(first) + receivers[e]
             residual, score = min(residuals[e] / max(usual[i], 1.0), most), before[e]
+            if persistence > 0.0 and residual > 1.0:
+                ninth = persistence * 2.0 * staying[e] / (regions * regions) / 9.0
+                root = 1.0 - ninth + tail * np.sqrt(ninth)
+                bound = root * root * root
+                if bound > suspect:
+                    beyond = residual - (bound - suspect)
+                    within = 1.0 + (residual - 1.0) * ((suspect - 1.0) / (bound - 1.0))
+                    residual = beyond if residual > bound else within
             rate = forgiving if (score > suspect) & (residual < score) else learning
             score = min(score + (residual - score) * rate, suspect if score <= usual_score else most)
             scores[i, origins[e]] = score
@@ -314,16 +325,17 @@ def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be co
 
 def judge_origins_by_bits(  # noqa: PLR0912, PLR0915  (one loop)
     have: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, paper: bool, process_var: Any, mean: Any,
-    mean_var: Any, known: Any, rates: Any, limits: Any, scores: Any, usual: Any, suspicious: Any,
+    mean_var: Any, known: Any, rates: Any, limits: Any, persistence: float, scores: Any, usual: Any, suspicious: Any,
 ) -> None:  # fmt: skip
     """Do what `judge_origins` does, with the records as bits (N, words): many of them, and often the same ones.
 
     A receiver whose records and posterior are those of the receiver before it takes over that one's residuals.
     """
-    most_usual, most, suspect, learning, forgiving, usual_score = limits
+    most_usual, most, suspect, learning, forgiving, usual_score, tail = limits
     count, regions = mean.shape
     servers, by_region = scores.shape[1], shares.shape[1] > 1
     residuals, origins = np.empty(rates.shape[0]), np.empty(rates.shape[0], dtype=np.uint64)
+    staying = np.empty(rates.shape[0])
     number, total, twin, first = 0, 0.0, -1, 0
     for i in range(count):
         if i == first + servers:
@@ -348,7 +360,7 @@ def judge_origins_by_bits(  # noqa: PLR0912, PLR0915  (one loop)
                     x ^= lowest
             for e in range(number):
                 o = origins[e]
-                each = 0.0
+                each, common = 0.0, 0.0
                 for k in range(regions):
                     share = shares[o, k if by_region else 0]
                     if paper:
@@ -357,8 +369,12 @@ def judge_origins_by_bits(  # noqa: PLR0912, PLR0915  (one loop)
                         crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
                         spread = share * (1.0 - share) * max(crowd, 1.0)
                     variance = var[o] + max(spread, 1.0 / 12.0)
-                    off = noisy[o, k] - share * mean[i, k]
-                    each += off * off / (variance + share * share * mean_var[i, k])
+                    off, both = noisy[o, k] - share * mean[i, k], variance + share * share * mean_var[i, k]
+                    each += off * off / both
+                    if persistence > 0.0:
+                        part = (variance - var[o]) / both
+                        common += part * part
+                staying[e] = common
                 residuals[e] = each / regions if regions > 1 else each
                 total += min(residuals[e], most_usual)
         if not number:
@@ -368,6 +384,14 @@ def judge_origins_by_bits(  # noqa: PLR0912, PLR0915  (one loop)
         for e in range(number):
             place = origins[e] - np.uint64(first)
             residual = min(residuals[e] / unit, most)
+            if persistence > 0.0 and residual > 1.0:
+                ninth = persistence * 2.0 * staying[e] / (regions * regions) / 9.0
+                root = 1.0 - ninth + tail * np.sqrt(ninth)
+                bound = root * root * root
+                if bound > suspect:
+                    beyond = residual - (bound - suspect)
+                    within = 1.0 + (residual - 1.0) * ((suspect - 1.0) / (bound - 1.0))
+                    residual = beyond if residual > bound else within
             score = scores[i, place]
             rate = forgiving if (score > suspect) & (residual < score) else learning
             score = min(score + (residual - score) * rate, suspect if score <= usual_score else most)

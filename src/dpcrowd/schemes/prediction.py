@@ -116,17 +116,13 @@ class PublicFacts:
     @property
     def users_stay(self) -> bool:
         """Whether relay's filter remembers deviations of servers: it does so for binomial counts, region by region."""
-        return self.turnover < 1.0 and self._knows_deviations
-
-    @property
-    def _knows_deviations(self) -> bool:
-        return self.observation == "binomial" and self.form == "diagonal"
+        return self.turnover < 1.0 and self.observation == "binomial" and self.form == "diagonal"
 
     @cached_property
     def cancelled(self) -> Bools:
         """Return in which of these regions fresh deviations of all servers sum to 0, (1,) or (regions,)."""
         partition = are_partitioned(self.shares_of_regions)
-        return partition & (self.cancelling and self.turnover == 1.0 and self._knows_deviations)
+        return partition & (self.cancelling and self.turnover == 1.0 and self.observation == "binomial")
 
     @cached_property
     def regions(self) -> Ints:

@@ -27,7 +27,7 @@ from dpcrowd.filters.persistence import (
 )
 from dpcrowd.filters.records import Reference, held_pairs
 from dpcrowd.kernels.engine import Engine
-from dpcrowd.schemes.relay_state import RelayState, knows_deviations
+from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = [
     "cancelled_sums",
@@ -42,7 +42,8 @@ __all__ = [
 
 def deviations_cancel(state: RelayState, slot: int) -> bool:
     """Whether deviations are fresh in every slot, and those of all servers sum to 0 in some region."""
-    if state.cross is not None or state.learned is not None or not knows_deviations(state.setting):
+    setting = state.setting
+    if setting.turnover < 1.0 or setting.observation != "binomial" or state.learned is not None:
         return False
     return bool(are_partitioned(_shares_by_run(state, slot)).any())
 

@@ -22,7 +22,7 @@ from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.bank_estimate import combined
 from dpcrowd.filters.groups import GroupedSums, group_sizes
 from dpcrowd.filters.learning import predict_bank, update_bank
-from dpcrowd.filters.origins import start_penalty
+from dpcrowd.filters.origins import persistence_of, start_penalty
 from dpcrowd.filters.records import Posterior, RecordSums, RecordTable, Reference, Split, record_sums
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.bit_spread import Words
@@ -187,11 +187,14 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
         return
     spread = np.where(known[:, None], diagonal(prior_var), np.inf)
     full = np.zeros((*state.info[place].shape, state.info.shape[2]))
-    _sum(state, slot, active, known, (prior, spread), recent if guard else None, engine, full=full)
+    reference = _sum(state, slot, active, known, (prior, spread), recent if guard else None, engine, full=full)
     doubt = _doubt(state, place)[:, None, None]
     rows = active  # of the others, no sum over groups is kept: their posteriors stay
     if state.table(slot).groups is None:
         rows = np.ones_like(active)
+        if deviations_cancel(state, slot):
+            sums = cancelled_sums(state, slot, active, (prior, spread), reference, engine)
+            state.y[place], state.info[place] = sums
         diagonal(full)[:] = state.info[place]
     state.mean[place][rows], state.mean_var[place][rows], state.known[place][rows] = update_matrix(
         prior[rows], (prior_var * doubt)[rows], known[rows], state.y[place][rows], full[rows]
@@ -354,7 +357,7 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             state.scores.judge(
                 held.indptr, held.indices, table, Reference(state.level[place], state.level_var[place]),
                 setting.observation, setting.model.one_step_var,
-                (state.mean[place], spread, state.known[place]), taken, words,
+                (state.mean[place], spread, state.known[place]), taken, words, _persistence(state),
             )  # fmt: skip
         state.base[:], state.base_var[:] = state.mean[place], state.mean_var[place]
         state.base_known[:] = state.known[place]
@@ -370,6 +373,15 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
         numbers = np.flatnonzero(state.scores.suspicious)
         if len(numbers):
             state.penalty[place, numbers] = state.scores.penalty(numbers)
+
+
+def _persistence(state: RelayState) -> float:
+    """Return how much of a server's deviation from its share stays in what is remembered of it (`filters.origins`)."""
+    setting, guarantee = state.setting, state.setting.need_guarantee()
+    if setting.observation != "binomial":
+        return 0.0
+    samples = max(guarantee.total // int(state.amount[0, 0]), 1)
+    return persistence_of(setting.turnover, guarantee.length / samples)
 
 
 def expected_level(state: RelayState, slot: int) -> tuple[Floats, Floats]:

@@ -33,7 +33,6 @@ __all__ = [
     "back_in_time",
     "considers_deviations",
     "fill_from_course",
-    "knows_deviations",
     "reset_banks",
     "servers_per_run",
     "start_state",
@@ -326,14 +325,9 @@ def considers_deviations(setting: Setting, lag: int) -> bool:
                 "width out, or take fewer servers, regions or slots of lag."
             )
         return False
-    if setting.turnover == 1.0 or not knows_deviations(setting):
+    if setting.turnover == 1.0 or setting.observation != "binomial" or setting.form != "diagonal":
         return False
     return lag * servers * (setting.servers // setting.runs) * regions <= MOST_CROSS
-
-
-def knows_deviations(setting: Setting) -> bool:
-    """Whether the filters know how servers' counts deviate from their shares: with binomial counts, by region."""
-    return setting.observation == "binomial" and setting.form == "diagonal"
 
 
 def fill_from_course(state: RelayState, until: int) -> None:

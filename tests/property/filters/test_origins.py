@@ -20,11 +20,12 @@ from dpcrowd.filters.records import RecordTable, Reference
     regions=st.integers(1, 3),
     alone=st.booleans(),
     observation=st.sampled_from(["paper", "binomial"]),
+    persistence=st.sampled_from([0.0, 0.3, 1.0]),
 )
 @settings(max_examples=60, deadline=None)
 @pytest.mark.slow
 def test_loops_and_arrays_judge_alike(
-    seed: int, runs: int, servers: int, regions: int, alone: bool, observation: Any
+    seed: int, runs: int, servers: int, regions: int, alone: bool, observation: Any, persistence: float
 ) -> None:
     """A score that differs in one bit lets a simulation and its servers release different estimates.
 
@@ -59,7 +60,9 @@ def test_loops_and_arrays_judge_alike(
     for engine, bits in (("numpy", None), ("numba", None), ("numba", words)):
         scores = OriginScores(before.copy(), usual.copy(), (before > 3.5).any(axis=1))
         process_var = np.full(regions, 40.0)
-        scores.judge(indptr, indices, table, reference, observation, process_var, posterior, engine, bits)  # type: ignore[arg-type]
+        scores.judge(
+            indptr, indices, table, reference, observation, process_var, posterior, engine, bits, persistence  # type: ignore[arg-type]
+        )  # fmt: skip
         results.append(tuple(part.tobytes() for part in (scores.score, scores.usual, scores.suspicious)))
     assert results[0] == results[1], "lists"
     assert results[0] == results[2], "bits"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcrowd.filters.origins import SUSPECT, OriginScores
 from dpcrowd.sim.data import DataSet
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.simulate import simulate
@@ -58,3 +59,25 @@ def test_coverage(turnover: float, shares: str, heard: str) -> None:
         **HEARD[heard],
     )
     assert 0.90 <= result["relay"].coverage95.mean() <= 0.985
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shares", ["partition", "uniform"])
+def test_honest_servers_whose_users_stay_are_not_suspected(shares: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one large region a deviation of two standard deviations lasts for years, and 4% of all servers were named."""
+    suspected: list[float] = []
+    judge = OriginScores.judge
+
+    def judged(self: OriginScores, *args: Any) -> None:
+        judge(self, *args)
+        suspected.append(float((self.score > SUSPECT).mean()))
+
+    monkeypatch.setattr(OriginScores, "judge", judged)
+    truth = 1e6 * np.exp(np.cumsum(np.random.default_rng(1).normal(0.0, 0.002, (200, 1)), axis=0))
+    setting: dict[str, Any] = {"servers": 20, "shares": shares, "window": 40, "epsilon": 10.0, "samples": 20, "runs": 4}
+    simulate(
+        "relay", counts_from_array(np.rint(truth).astype(int).tolist()), turnover=0.02, density=0.15, jobs=1,
+        observation="binomial", hops_per_slot="all", **setting,
+    )  # fmt: skip
+    assert len(suspected) > 100
+    assert np.mean(suspected) < 0.01
