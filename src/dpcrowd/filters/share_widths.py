@@ -10,8 +10,11 @@ covariances k with the crowd r:
     r | w:  mean r - c k^T K^-1 a                                       variance Var(r) - c k^T K^-1 k
     log p(records | w) = - 1/2 (c a^T K^-1 a + log det K) - (m - 1) log w + constant
 
-pooled over all regions. The widths are that of the setting, which is trusted most beforehand, and up to 15 times as
-much (Bayes). So right public shares cost little, and wrong ones are found. What comes out is the mean over the widths,
+pooled over all regions. The widths are that of the setting, which is trusted most beforehand, up to 15 times as much,
+and down to a tenth (Bayes). So right public shares cost little, and wrong ones are found. Where the number of samples
+divides the window, groups of servers never sample in the same slot, and a season that the process model does not know
+looks like an error that the shares of each group have in common. Servers of one group say how wrong shares usually are:
+if not at all, the narrow widths keep the season from being taken for it. What comes out is the mean over the widths,
 with their distances in the variances.
 """
 
@@ -27,7 +30,8 @@ from dpcrowd.filters.share_settling import LEAST_PART, expected_part, heard_part
 
 __all__ = ["anchored", "learned_crowd", "learned_shares"]
 
-_WIDTHS = ((1.0, 0.6), (2.0, 0.1), (4.0, 0.1), (8.0, 0.1), (15.0, 0.1))  # factors of the width, and their weights
+_WIDTHS = ((0.1, 0.05), (0.3, 0.05), (1.0, 0.5), (2.0, 0.1), (4.0, 0.1), (8.0, 0.1), (15.0, 0.1))
+"""Factors of the width, and their weights."""
 _LEAST_SHARE = 1e-9
 """No learned share is smaller than this part of an equal share."""
 _LEAST_PART = 1e-14
