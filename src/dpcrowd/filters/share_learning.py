@@ -18,7 +18,8 @@ are believed in, S r = s r + q S - s q + (S - s)(r - q). The mean of the last te
 counts as noise. What was learned until then is widened by what the crowd has moved meanwhile. That is done when all
 servers have been heard, or those that have been heard twice while others are silent: then r and S refer to the servers
 that have been heard (`share_settling`), until another one is. Where noise hides the crowd the region is not settled,
-and b is taken to be constant, but for the growth of an expected course.
+and b is taken to be constant, but for the growth of an expected course; where it is precise and not settled yet, b
+moves with the crowd.
 
 The filter starts with public shares that may be wrong by a large part, Var(g_i) = W^2 H_i sum H^2: of equal shares
 (W H)^2. `share_widths` reads off what it has learned how wrong they are. Variances in proportion to the shares are
@@ -65,6 +66,9 @@ _SETTLED_PART = 0.15
 """The deviation of a crowd that is known well enough to linearise products with it, as a part of the crowd."""
 _PRECISE_PART = 0.3
 """The deviation of a record that says enough of a share to linearise products with it, as a part of a mean count."""
+_MOST_MOVES = 0.05
+"""How far b moves with the crowd in a slot at most, as a part of it: filters that learn may take errors of shares, of
+servers that never sample in the same slot, for jumps of the crowd, and would never get to know them."""
 _LEAST_HEARD = 0.5
 """The public part of the servers that have been heard, at least, before a region is settled."""
 _LEAST_NOISE = 1e-13
@@ -243,7 +247,10 @@ def fuse_slot(
     step: CrowdStep,
     records: SlotRecords | None,
 ) -> ShareFilter:
-    """Return the filter after the records of a slot, for which it was `moved` from the slot before."""
+    """Return the filter after the records of a slot, for which it was `moved` from the slot before.
+
+    believed  (m, d) what is believed of the shares before the slot, for products with the crowd
+    """
     if records is None:
         return moved
     public, believed = public.T, believed.T
@@ -254,6 +261,8 @@ def fuse_slot(
         moved = _in_people(moved, public)
         if step.claimed:
             moved = _widened(moved, public, width, records, new)
+    if before.begun:
+        moved = _with_moves(moved, step, records)
     crowd = np.maximum(np.where(np.isfinite(step.expected_var), step.expected, moved.mean[:, 0]), 1.0)
     part = expected_part(believed - public, public, moved.silent)
     point = believed / part[:, None], crowd * part
@@ -315,6 +324,24 @@ def _widened(known: ShareFilter, public: Floats, width: float, records: SlotReco
         cov[:, 0, 0] += added
         cov[:, part, part] += added[:, None, None] * _sums_to_zero(np.square(WIDEST * width) * share_var(public))
     return replace(known, spread=ShareCovariance(cov), scale=larger)
+
+
+def _with_moves(known: ShareFilter, step: CrowdStep, records: SlotRecords) -> ShareFilter:
+    """Return the filter with what the move of the crowd adds to b = g r, where single records say something of it."""
+    servers = len(known.heard)
+    part, crowd = slice(1, servers + 1), np.maximum(known.mean[:, 0], 1.0)
+    which = ~known.settled & _is_precise(records, crowd, servers)
+    if not which.any():
+        return known
+    moves = np.where(which, np.minimum(step.added / np.square(crowd), _MOST_MOVES**2), 0.0)[:, None, None]
+    people, cov = np.clip(known.mean[:, part], -crowd[:, None], crowd[:, None]), known.cov.copy()
+    cov[:, part, part] += moves * (cov[:, part, part] + people[:, :, None] * people[:, None, :])
+    return replace(known, spread=ShareCovariance(cov))
+
+
+def _is_precise(records: SlotRecords, crowd: Floats, servers: int) -> Bools:
+    """Return whether single records say enough of a share of a crowd (d,) to linearise products with it, (d,)."""
+    return np.asarray(records.noise_var.mean() + crowd / servers < np.square(_PRECISE_PART * crowd / servers))
 
 
 def _moved(before: ShareFilter, public: Floats, believed: Floats, step: CrowdStep) -> tuple[Floats, Floats]:
@@ -404,8 +431,7 @@ def _settle(known: ShareFilter, public: Floats, width: float, records: SlotRecor
     crowd = np.maximum(np.einsum("dn,dn->d", row, known.mean), 1.0)
     noise_var = records.noise_var.mean()
     least = np.minimum(np.square(_SETTLED_PART * crowd), servers * np.sqrt(noise_var) * crowd)
-    is_precise = noise_var + crowd / servers < np.square(_PRECISE_PART * crowd / servers)
-    now = ~known.settled & is_precise & (heard_part(public, silent) > _LEAST_HEARD)
+    now = ~known.settled & _is_precise(records, crowd, servers) & (heard_part(public, silent) > _LEAST_HEARD)
     if not now.any():
         return known
     now[now] = _variances(known, row, now) < least[now]

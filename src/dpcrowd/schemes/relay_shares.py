@@ -250,7 +250,7 @@ def fuse_learned(
     mean, var = prior[0].copy(), prior[1].copy()
     after: list[ShareFilter] = list(learned.filters[place] or filters)
     made = {} if again else dict(learned.made[place])
-    moved: dict[tuple[int, bytes], ShareFilter] = {}
+    moved: dict[tuple[int, bytes], tuple[ShareFilter, Floats]] = {}
     for receiver in np.flatnonzero(active).tolist():
         known = filters[receiver]
         expected = prior
@@ -264,12 +264,10 @@ def fuse_learned(
             believed = learned.shares[place][:, receiver]
             if known.begun:
                 if (expectation := (id(known), _bits(step))) not in moved:
-                    moved[expectation] = move_filter(known, public, believed, step, None)
-                    if state.bank is not None and setting.model.course is not None:
-                        moved[expectation] = anchored(
-                            moved[expectation], public, setting.share_width, (step.expected, step.expected_var)
-                        )
-                one = fuse_slot(moved[expectation], known, public, believed, setting.share_width, step, records)
+                    anchor = state.bank is not None and setting.model.course is not None
+                    moved[expectation] = _moved(known, public, believed, setting.share_width, step, anchor=anchor)
+                prepared, shares = moved[expectation]
+                one = fuse_slot(prepared, known, public, shares, setting.share_width, step, records)
             else:
                 one = learn_slot(known, public, believed, setting.share_width, step, records)
             values = mean[receiver], var[receiver]
@@ -282,6 +280,21 @@ def fuse_learned(
     current = {id(one) for one in after}
     learned.made[place] = {} if again else {key: one for key, one in made.items() if id(one.after) in current}
     return mean, var
+
+
+def _moved(
+    known: ShareFilter, public: Floats, believed: Floats, width: float, step: CrowdStep, *, anchor: bool
+) -> tuple[ShareFilter, Floats]:
+    """Return a filter before the records of a slot, and the shares (m, d) that it believes in.
+
+    believed  (m, d) what final slots say of the shares, for the variance of the deviations
+    anchor    whether filters that learn say what is expected of the crowd
+    """
+    moved = move_filter(known, public, believed, step, None)
+    if anchor:
+        moved = anchored(moved, public, width, (step.expected, step.expected_var))
+    # Products with the crowd take what is known now: L slots ago shares may have been known by their public values.
+    return moved, learned_shares(moved, public, width)[0] if moved.settled.any() else believed
 
 
 def check_learning(setting: Setting, max_hops: int | None) -> None:

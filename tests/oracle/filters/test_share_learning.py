@@ -103,6 +103,9 @@ def test_the_first_round_is_a_dense_kalman_filter(monkeypatch: pytest.MonkeyPatc
                 mean[0] = step.expected[k] + a * (dense[k][0][0] - step.before[k])
                 cov[0, 0] += step.added[k]
                 cov[DEVIATIONS, DEVIATIONS] += centred((1 - 0.9**2) * max(mean[0], 1.0) * believed[:, k])
+                if records.noise_var.mean() + mean[0] / SERVERS < (0.3 * mean[0] / SERVERS) ** 2:  # b = g r moves
+                    moves = min(step.added[k] / mean[0] ** 2, 0.05**2)
+                    cov[ERRORS, ERRORS] += moves * (cov[ERRORS, ERRORS] + np.outer(mean[ERRORS], mean[ERRORS]))
             rows = np.zeros((len(records.origins), SIZE))
             rows[:, 0] = public[records.origins, k]
             for number, origin in enumerate(records.origins):
