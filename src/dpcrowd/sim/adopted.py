@@ -24,7 +24,15 @@ from dpcrowd.models.file import read_model
 from dpcrowd.models.model import Model
 from dpcrowd.sim.network_file import NetworkFile
 
-__all__ = ["NO_MODEL", "adopt_crowd_settings", "adopt_model", "differing_settings", "same_setting", "setting_text"]
+__all__ = [
+    "NO_MODEL",
+    "adopt_crowd_settings",
+    "adopt_model",
+    "differing_settings",
+    "same_setting",
+    "setting_text",
+    "unknown_turnover",
+]
 
 NO_MODEL = "none"
 """In the place of a model's file: no model, whatever a network.toml says."""
@@ -108,6 +116,17 @@ def differing_settings(file: NetworkFile, used: Mapping[str, Any]) -> list[str]:
     return [
         f"this simulation has {', '.join(here)}, but '{file.path}' has {', '.join(there)}. These are not taken from "
         "the file: give them, to simulate the network as it is."
+    ]
+
+
+def unknown_turnover(file: NetworkFile, turnover: float) -> list[str]:
+    """Return a note if users of a simulation stay, and servers of the file's network would not know it."""
+    if turnover == 1.0 or "reach" not in file.settings or "turnover" in file.crowd:
+        return []
+    return [
+        f"users stay: {turnover:g} of them are replaced per slot (turnover), and relay knows it here. '{file.path}' "
+        "states no turnover, so its servers take deviations from their shares for new ones in every slot, and their "
+        "intervals may be too narrow: state it in [scheme]."
     ]
 
 

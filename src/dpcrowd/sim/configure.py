@@ -25,7 +25,7 @@ from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.tuning import Tuning
-from dpcrowd.sim.adopted import adopt_crowd_settings, adopt_model, differing_settings
+from dpcrowd.sim.adopted import adopt_crowd_settings, adopt_model, differing_settings, unknown_turnover
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
@@ -286,7 +286,8 @@ def _with_differences(
         used["process_var"] = process_var
     elif config.fitted is None and tuned is None:
         used["process_var"] = "of the data"
-    notes = (*config.data.notes, *differing_settings(file, used))
+    turnover = config.turnover if any(isinstance(entrant.scheme, Relay) for entrant in config.entrants) else 1.0
+    notes = (*config.data.notes, *differing_settings(file, used), *unknown_turnover(file, turnover))
     return replace(config, data=replace(config.data, notes=notes))
 
 

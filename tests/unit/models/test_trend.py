@@ -62,3 +62,20 @@ def test_a_few_slots_and_empty_regions_have_no_trend() -> None:
     assert trend_of(np.zeros((100, 2)), np.zeros((100, 2))) is None
     constant = np.full((100, 1), 7.0)
     assert trend_of(constant, constant) is None
+
+
+@pytest.mark.parametrize("curve", ["logistic", "step", "fall"])
+def test_a_crowd_that_has_moved_once_gets_a_note(curve: str) -> None:
+    """A line does not fit a step or a curve, so both were taken for deviations that last."""
+    slots = np.arange(300.0)
+    level = {
+        "logistic": 0.05 + 5.0 / (1.0 + np.exp(-(slots - 200.0) / 15.0)),
+        "step": np.where(slots < 200, 1.0, 10.0),
+        "fall": np.where(slots < 100, 10.0, 1.0),
+    }[curve]
+    counts = np.random.default_rng(4).poisson(20.0 * level[:, None] * np.ones(20)).astype(np.float64)
+    trend = trend_of(counts, np.broadcast_to(counts.mean(axis=0), counts.shape))
+    assert trend is not None
+    assert trend.regions == 20
+    words = {"logistic": "risen to about", "step": "risen to about", "fall": "fallen by about 9"}
+    assert words[curve] in trend.note

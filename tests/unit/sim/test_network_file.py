@@ -177,6 +177,22 @@ def test_a_simulation_says_what_the_file_states_otherwise(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_a_file_without_a_turnover_is_named_where_users_stay(tmp_path: Path) -> None:
+    """A simulation whose filters know that users stay promised intervals that live servers of the file do not have."""
+    counts = np.full((20, 4), 500)
+    file = _sample(tmp_path, reach="all", users="pinned")
+    settings: dict[str, Any] = {"graph": file, "window": 10, "samples": 2}
+
+    def notes(scheme: str = "relay", **more: Any) -> list[str]:
+        found = configure(scheme, counts, **{**settings, **more}).data.notes
+        return [note for note in found if "states no turnover" in note]
+
+    assert len(notes()) == 1
+    assert notes(turnover=1.0) == []
+    file.write_text(file.read_text(encoding="utf-8").replace("# turnover = 0.05", "turnover = 0.05"), encoding="utf-8")
+    assert notes() == []
+
+
 def test_a_plan_takes_the_turnover_of_a_file(tmp_path: Path) -> None:
     """Whose servers know that users stay has other errors, and other samples are best."""
     file = _sample(tmp_path, users="pinned")

@@ -45,6 +45,10 @@ _RECORDS = {
     "share_width": ("0.0", "relay: typical relative error of shares; above 0, servers learn them"),
 }
 """The settings of relay with their defaults, and what they mean."""
+_STAYING = (
+    "#- turnover = 0.05\t# relay: state it where users stay for several slots, or intervals may be too narrow: "
+    "the part of them who are replaced per slot"
+)
 
 
 def sample_names(servers: int) -> tuple[str, ...]:
@@ -131,7 +135,7 @@ def sample_network(
         regions_per_slot=_unless("regions_per_slot", regions_per_slot, 1),
         correlation=_unless("correlation", correlation, 1.0),
         scheme=quoted(scheme),
-        schedule=_records(of_relay) if scheme == "relay" else _schedule(interval),
+        schedule=_records(of_relay, may_stay=users == "pinned") if scheme == "relay" else _schedule(interval),
         others=_ADAPTIVE if scheme == "relay" else _records({}),
         process_var=f"{'' if model is None else '#+ '}process_var = {_numbers(variance)}",
         model=f"{'#+ ' if model is None else ''}model = {quoted(model or 'model.toml')}",
@@ -269,12 +273,18 @@ def _schedule(interval: int | None) -> str:
     )
 
 
-def _records(values: Mapping[str, object]) -> str:
-    """Return the settings of relay; those that are missing or None as comments of the advanced sample."""
-    return "\n".join(
+def _records(values: Mapping[str, object], *, may_stay: bool = False) -> str:
+    """Return the settings of relay; those that are missing or None as comments of the advanced sample.
+
+    may_stay  whether users may stay at a server for several slots
+    """
+    lines = [
         f"#+ {name} = {default}\t# {text}" if values.get(name) is None else f"{name} = {values[name]}\t# {text}"
         for name, (default, text) in _RECORDS.items()
-    )
+    ]
+    if may_stay and values.get("turnover") is None:
+        lines.append(_STAYING)
+    return "\n".join(lines)
 
 
 def _ring(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -292,11 +302,13 @@ def _template(name: str) -> Template:
 
 
 def _format_sample(text: str, advanced: bool) -> str:
-    """Return a sample with its comments in one column; lines of the advanced sample become comments."""
+    """Return a sample with its comments in one column; lines of the advanced sample (#+) become comments, and so do
+    those of the other one (#-)."""
     lines = []
     for line in text.splitlines():
-        if line.startswith("#+") and not advanced:
+        if line.startswith("#-" if advanced else "#+"):
             continue
-        setting, tab, comment = line.replace("#+", "#", 1).partition("\t# ")  # `quoted` leaves no tab in a value
+        bare = line.replace("#+", "#", 1).replace("#-", "#", 1) if line.startswith("#") else line
+        setting, tab, comment = bare.partition("\t# ")  # `quoted` leaves no tab in a value
         lines.append(f"{setting:<{_COLUMN}}  # {comment}" if tab else setting)
     return "\n".join(lines).rstrip() + "\n"

@@ -109,6 +109,19 @@ def test_basic_and_advanced_sample_mean_the_same() -> None:
     assert digest(parse_network(sample_network(4))) == digest(parse_network(sample_network(4, advanced=True)))
 
 
+def test_a_sample_of_relay_says_what_to_do_where_users_stay() -> None:
+    """Operators would not learn that intervals are too narrow if nobody states how long users stay."""
+    basic, advanced = (sample_network(3, scheme="relay", samples=4, advanced=more) for more in (False, True))
+    assert "\n# turnover = 0.05  " in basic
+    assert "\n# turnover = 1.0  " in advanced
+    assert "turnover = 0.05" not in advanced
+    assert "turnover" not in sample_network(3, scheme="relay", samples=4, users="roaming")
+    stated = sample_network(3, scheme="relay", samples=4, turnover=0.2)
+    assert "\nturnover = 0.2  " in stated
+    assert "# turnover" not in stated
+    assert "turnover" not in sample_network(3)
+
+
 def _leaves(raw: Any, path: str = "") -> set[str]:
     found = set()
     for key, value in raw.items():
