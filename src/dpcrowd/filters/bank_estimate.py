@@ -35,6 +35,10 @@ belief counts more than four times its weight, and what is left goes to those th
 Real deviations are mostly small and sometimes large, so the estimate starts with more trust in the calmest and in the
 liveliest belief, which would be a width without evidence for the interval. A level far away, one that has moved in all
 regions, or an upheaval would decide with any weight: they are silent until evidence has raised their weights.
+
+**Empty crowds.** Where deviations follow a scale, which is never 0, a closed day becomes a crowd of less than nobody in
+the night after it, and its interval may lie below 0. No estimate is further below 0 than its standard deviation. The
+filters themselves go on with what they know: in the morning the deviation is a part of more people again.
 """
 
 from __future__ import annotations
@@ -74,6 +78,9 @@ def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
         spread[FAR_AWAY] += np.maximum(bank.mean[FAR_AWAY] - bank.mean[MODEL], 0.0)
     with np.errstate(invalid="ignore"):
         var = over_beliefs(weight * (spread + np.square(bank.mean - mean)))
+    if beliefs.relative:
+        with np.errstate(invalid="ignore"):
+            mean = np.where(np.isfinite(var), np.maximum(mean, -np.sqrt(var)), mean)
     return mean, var
 
 

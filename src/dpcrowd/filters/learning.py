@@ -108,6 +108,7 @@ class Beliefs:
     trust       (beliefs, 1, 1) weights at the start with which the estimate is made
     silent      (beliefs, 1, 1) weights up to which a belief is silent
     joint       whether the start is learned from all regions
+    relative    whether deviations follow a scale, and may be carried below an empty crowd
     """
 
     transition: Floats
@@ -116,6 +117,7 @@ class Beliefs:
     trust: Floats
     silent: Floats
     joint: bool
+    relative: bool = False
 
 
 @dataclass
@@ -171,7 +173,8 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         for number, most in _SILENT.items():
             silent[number : number + 1] = most
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
-    return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint)
+    relative = course is not None and course.scale is not None
+    return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint, relative)
 
 
 def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:

@@ -414,3 +414,22 @@ def test_a_season_that_has_moved_or_is_gone_is_unlearned(hours: int | None) -> N
     late = slice(60, None)
     assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[late].mean() > 0.9
     assert np.abs(mean - truth)[late].mean() < 0.4 * np.abs(DAY).mean()
+
+
+def test_the_night_after_a_closed_day_is_empty_and_not_less() -> None:
+    """A deviation that follows a scale was carried to 118 people less than nobody, and no interval had the truth."""
+    day = np.where(np.arange(24) % 24 < 12, 1000.0, 0.0)[:, None]
+    scale = np.maximum(day, 100.0)
+    course = Course(day, 0.02 * np.square(scale), season=24, step=1, scale=scale)
+    model = ProcessModel.around(course, 0.95)
+    beliefs, bank = beliefs_of(model), start_bank(model, 1, -1)
+    for slot in range(24):
+        priors = predict_bank(bank, model, beliefs, slot)
+        closed = np.zeros((1, 1)), np.full((1, 1), 1.0 / 400.0 if slot < 12 else 0.0)  # nobody came by day
+        bank = update_bank(priors, *closed, beliefs)
+        mean, var = combined(bank, beliefs)
+        if slot >= 12:
+            assert mean[0, 0] >= -np.sqrt(var[0, 0])
+            assert mean[0, 0] + 1.96 * np.sqrt(var[0, 0]) > 0.0
+    below = bank.mean[learning.MODEL, 0, 0]
+    assert below < -np.sqrt(var[0, 0]), "the example has to matter"
