@@ -14,8 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,59 +26,29 @@ from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.file import read_model, write_model
 from dpcrowd.models.model import Model
 from dpcrowd.models.releases import check_growth, measurements, walk_of
-from dpcrowd.models.season import SlotTimes, check_seen_twice
-from dpcrowd.schemes.base import Z95
-from dpcrowd.sim.data.span import Span, read_span, span_text
-from dpcrowd.sim.data.tables import Table, is_number, read_table
+from dpcrowd.models.season import check_seen_twice
+from dpcrowd.sim.data.span import Span
+from dpcrowd.sim.data.tables import read_table
 from dpcrowd.sim.earlier import as_start, correlation_note, earlier_model, is_network, reads_groups, season_notes
 from dpcrowd.sim.export import check_toml_path, checked_path
 from dpcrowd.sim.fit import checked_season, checked_source, make_model
 from dpcrowd.sim.network_file import NetworkFile, read_network_process
+from dpcrowd.sim.release_table import ReleaseTable, cut_releases, read_releases
 
 __all__ = ["fit_releases"]
 
 _EXPORT = "/v1/estimates?smoothed=true&measurements=true of a server of relay"
-_HOW_TO_EXPORT = (
-    "fit counts without --releases (dpcrowd.fit), or export releases: client.estimates(smoothed=True, "
-    "measurements=True).to_pandas().to_csv('releases.csv', index=False), or curl -H 'Accept: text/csv' "
-    "'http://NODE/v1/estimates?smoothed=true&measurements=true&limit=250000' > releases.csv"
-)
 _NOT_NEEDED = (
     "the table has measurements, on which the model was fitted: --process-var, or the process_var of --made-with, was "
     "not needed."
 )
-_MEASURED = ("measurement", "measurement_variance")
 _FEWEST = 3  # slots with a measurement of a region
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEARNED = (
     "filters {may} learned how well their model fits ([scheme] learn, the default with a model). Behind a release of "
     "theirs stand several filters, and only that of the model is undone here: fitted variances may be several times "
     "too large or too small. Export the releases with measurements, which need not be undone: "
     f"{_EXPORT}."
 )
-
-
-@dataclass(frozen=True, eq=False)
-class _Releases:
-    """The table of releases.
-
-    slots           (T,)
-    regions         (d,) names
-    mean, variance  (T, d) of the estimates; 0 and infinite where there is none
-    measured        measurements and their variances, (T, d) likewise; None: the table has none
-    present         (T, d) whether the table has a row
-    times           when slots begin
-    notes           what is missing
-    """
-
-    slots: Ints
-    regions: tuple[str, ...]
-    mean: Floats
-    variance: Floats
-    present: Bools
-    times: SlotTimes | None
-    notes: tuple[str, ...]
-    measured: tuple[Floats, Floats] | None = None
 
 
 def fit_releases(
@@ -118,8 +87,8 @@ def fit_releases(
             )
     table = read_table(checked_path("file", file))
     source = checked_source(source)
-    releases = _pivot(table)
-    releases = releases if span is None else _cut(releases, span, table.file)
+    releases = read_releases(table)
+    releases = releases if span is None else cut_releases(releases, span, table.file)
     slots, times = releases.slots, releases.times
     if len(slots) < 3:
         one = "" if len(slots) == 1 else "s"
@@ -172,7 +141,9 @@ def fit_releases(
 
 
 def _measurements(
-    releases: _Releases, made_with: Model | str | os.PathLike[str] | None, process_var: float | Sequence[float] | None
+    releases: ReleaseTable,
+    made_with: Model | str | os.PathLike[str] | None,
+    process_var: float | Sequence[float] | None,
 ) -> tuple[tuple[Floats, Floats], Model | None, tuple[str, ...]]:
     """Return measurements and their variances, (T, d) each, the model of the filters, and what to know about them."""
     if releases.measured is None:
@@ -245,7 +216,9 @@ def _listed(regions: tuple[str, ...], chosen: Bools) -> str:
 
 
 def _process(
-    releases: _Releases, made_with: Model | str | os.PathLike[str] | None, process_var: float | Sequence[float] | None
+    releases: ReleaseTable,
+    made_with: Model | str | os.PathLike[str] | None,
+    process_var: float | Sequence[float] | None,
 ) -> tuple[ProcessModel, tuple[str, ...]]:
     """Return the model of the filters that made the releases, and what to know about it."""
     if process_var is not None:
@@ -266,11 +239,11 @@ def _process(
     return process, ()
 
 
-def _of_model(model: Model, releases: _Releases) -> ProcessModel:
+def _of_model(model: Model, releases: ReleaseTable) -> ProcessModel:
     return model.process_model(releases.regions, releases.times, int(releases.slots[0]))
 
 
-def _of_network(network: NetworkFile, releases: _Releases) -> ProcessModel:
+def _of_network(network: NetworkFile, releases: ReleaseTable) -> ProcessModel:
     """Return the model of a network's filters for the regions of the releases."""
     if network.model is not None:
         return _of_model(network.read_model(), releases)
@@ -302,124 +275,3 @@ def _variances(value: object, regions: tuple[str, ...], wanted: tuple[str, ...],
         )
     by_region = dict(zip(regions, np.broadcast_to(numbers, len(regions)), strict=True))
     return np.array([by_region[name] for name in wanted])
-
-
-def _pivot(table: Table) -> _Releases:
-    """Return the releases by slot and region."""
-    names = {name.lower(): column for column, name in enumerate(table.header)}
-    for name in ("slot", "region", "estimate"):
-        if name not in names:
-            raise BadInput(f"{table.file} has no column '{name}', so it is not a table of releases; {_HOW_TO_EXPORT}.")
-    if "variance" not in names and not {"low", "high"} <= names.keys():
-        raise BadInput(f"{table.file} has neither 'variance' nor 'low' and 'high': releases are useless without them.")
-    numbers = [_slot(table, row, names["slot"]) for row in range(len(table.rows))]
-    labels = [str(cell) for cell in table.column(names["region"])]
-    slots = np.arange(min(numbers), max(numbers) + 1)
-    regions = tuple(dict.fromkeys(labels))
-    place = {name: number for number, name in enumerate(regions)}
-    mean = np.full((len(slots), len(regions)), np.nan)
-    variance, rows = np.full(mean.shape, np.inf), np.zeros(mean.shape, dtype=np.int64)
-    measured = np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
-    columns = [names[name] for name in _MEASURED if name in names]
-    if len(columns) == 1:
-        raise BadInput(f"{table.file} has only one of the columns {' and '.join(_MEASURED)}; give both, or neither.")
-    for row, (slot, label) in enumerate(zip(numbers, labels, strict=True)):
-        at = slot - int(slots[0]), place[label]
-        rows[at] += 1
-        mean[at] = _number(table, row, names["estimate"])
-        if "variance" in names:
-            variance[at] = _number(table, row, names["variance"])
-        else:
-            width = _number(table, row, names["high"]) - _number(table, row, names["low"])
-            variance[at] = np.square(width / (2.0 * Z95))
-        for part, column in zip(measured, columns, strict=False):
-            part[at] = _number(table, row, column)
-    variance = np.where(np.isfinite(variance) & np.isfinite(mean) & (variance > 0.0), variance, np.inf)
-    mean = np.where(np.isfinite(variance), mean, 0.0)
-    found = np.isfinite(measured[0]) & np.isfinite(measured[1]) & (measured[1] > 0.0)
-    measured = np.where(found, measured[0], 0.0), np.where(found, measured[1], np.inf)
-    times = None
-    if "start" in names and len(slots) > 1:
-        times = _times(table, numbers, names["start"])
-    remarks = _remarks(rows, np.isfinite(variance))
-    return _Releases(slots, regions, mean, variance, rows > 0, times, remarks, measured if found.any() else None)
-
-
-def _cut(releases: _Releases, span: Span, file: str) -> _Releases:
-    """Return the releases of a span: of slots by their numbers, or of fractions of the table."""
-    text = span_text(span)
-    first, slots = int(releases.slots[0]), len(releases.slots)
-    begin, end = read_span(text, slots, first)
-    if begin >= end:
-        raise BadInput(f"span '{text}' contains none of the slots of {file}, {first} to {first + slots - 1}.")
-    part = slice(begin, end)
-    times, measured = releases.times, releases.measured
-    return replace(
-        releases,
-        slots=releases.slots[part],
-        mean=releases.mean[part],
-        variance=releases.variance[part],
-        present=releases.present[part],
-        times=None if times is None else replace(times, start=times.start + begin * times.length),
-        measured=None if measured is None else (measured[0][part], measured[1][part]),
-    )
-
-
-def _remarks(rows: Ints, known: Bools) -> tuple[str, ...]:
-    """Return what the table lacks; rows (T, d) of each slot and region, and whether the last one has numbers."""
-    absent = ~rows.any(axis=1)
-    missing = int((rows[~absent] == 0).sum())
-    empty = int(((rows > 0) & ~known).sum())
-    repeated = int(np.maximum(rows - 1, 0).sum())
-    remarks = []
-    if absent.any():
-        remarks.append(f"{int(absent.sum())} of {len(rows)} slots are missing in the table.")
-    if missing:
-        remarks.append(f"{missing} more rows are missing: a slot has some regions only.")
-    if empty:
-        remarks.append(
-            f"{empty} of {int((rows > 0).sum())} rows have no number as estimate or interval, and were left out."
-        )
-    if repeated:
-        remarks.append(
-            f"{repeated} rows repeat a slot and region of an earlier row, and replace it; give the releases of one "
-            "server only."
-        )
-    return tuple(remarks)
-
-
-def _slot(table: Table, row: int, column: int) -> int:
-    cell = str(table.rows[row][column]).strip()
-    if not cell.isdigit():
-        raise BadInput(f"{table.where(row, column)} is '{cell}', not a slot; allowed: a whole number from 0.")
-    return int(cell)
-
-
-def _number(table: Table, row: int, column: int) -> float:
-    """Return a number; an empty cell, which the client writes while nothing is known, is NaN."""
-    cell = table.rows[row][column]
-    if cell is None or str(cell).strip().lower() in ("", "nan", "null", "none"):
-        return float("nan")
-    if not is_number(cell):
-        raise BadInput(f"{table.where(row, column)} is '{cell}', not a number.")
-    return float(cell)
-
-
-def _times(table: Table, numbers: list[int], column: int) -> SlotTimes | None:
-    """Return when slots begin, from the first and the last row."""
-    rows = (int(np.argmin(numbers)), int(np.argmax(numbers)))
-    moments = []
-    for row in rows:
-        cell = table.rows[row][column]
-        try:
-            moment = cell if isinstance(cell, datetime) else datetime.fromisoformat(str(cell))
-        except ValueError:
-            raise BadInput(
-                f"{table.where(row, column)} is '{cell}', not a time; allowed: 2026-01-01T00:00:00Z."
-            ) from None
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        moments.append((moment - _EPOCH) // timedelta(microseconds=1))
-    first, last = (numbers[row] for row in rows)
-    if last == first:
-        return None
-    return SlotTimes(moments[0], (moments[1] - moments[0]) // (last - first))

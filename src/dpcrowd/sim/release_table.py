@@ -1,0 +1,173 @@
+"""A table of releases, by slot and region: one row per slot and region, as the client exports it.
+
+An empty cell, or NaN, says that nothing is known there. Every other number that no server writes is refused with its
+place: whoever changed a table by hand, or with a program, would otherwise get a model of something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.errors import BadInput
+from dpcrowd.models.season import SlotTimes
+from dpcrowd.schemes.base import Z95
+from dpcrowd.sim.data.span import Span, read_span, span_text
+from dpcrowd.sim.data.tables import Table, is_number
+
+__all__ = ["ReleaseTable", "cut_releases", "read_releases"]
+
+_HOW_TO_EXPORT = (
+    "fit counts without --releases (dpcrowd.fit), or export releases: client.estimates(smoothed=True, "
+    "measurements=True).to_pandas().to_csv('releases.csv', index=False), or curl -H 'Accept: text/csv' "
+    "'http://NODE/v1/estimates?smoothed=true&measurements=true&limit=250000' > releases.csv"
+)
+_MEASURED = ("measurement", "measurement_variance")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseTable:
+    """The table of releases.
+
+    slots           (T,)
+    regions         (d,) names
+    mean, variance  (T, d) of the estimates; 0 and infinite where there is none
+    measured        measurements and their variances, (T, d) likewise; None: the table has none
+    present         (T, d) whether the table has a row
+    times           when slots begin
+    notes           what is missing
+    """
+
+    slots: Ints
+    regions: tuple[str, ...]
+    mean: Floats
+    variance: Floats
+    present: Bools
+    times: SlotTimes | None
+    notes: tuple[str, ...]
+    measured: tuple[Floats, Floats] | None = None
+
+
+def read_releases(table: Table) -> ReleaseTable:
+    """Return the releases by slot and region."""
+    names = {name.lower(): column for column, name in enumerate(table.header)}
+    for name in ("slot", "region", "estimate"):
+        if name not in names:
+            raise BadInput(f"{table.file} has no column '{name}', so it is not a table of releases; {_HOW_TO_EXPORT}.")
+    if "variance" not in names and not {"low", "high"} <= names.keys():
+        raise BadInput(f"{table.file} has neither 'variance' nor 'low' and 'high': releases are useless without them.")
+    numbers = [_slot(table, row, names["slot"]) for row in range(len(table.rows))]
+    labels = [str(cell) for cell in table.column(names["region"])]
+    slots = np.arange(min(numbers), max(numbers) + 1)
+    regions = tuple(dict.fromkeys(labels))
+    place = {name: number for number, name in enumerate(regions)}
+    mean = np.full((len(slots), len(regions)), np.nan)
+    variance, rows = np.full(mean.shape, np.inf), np.zeros(mean.shape, dtype=np.int64)
+    measured = np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
+    columns = [names[name] for name in _MEASURED if name in names]
+    if len(columns) == 1:
+        raise BadInput(f"{table.file} has only one of the columns {' and '.join(_MEASURED)}; give both, or neither.")
+    for row, (slot, label) in enumerate(zip(numbers, labels, strict=True)):
+        at = slot - int(slots[0]), place[label]
+        rows[at] += 1
+        mean[at] = _number(table, row, names["estimate"])
+        if "variance" in names:
+            variance[at] = _number(table, row, names["variance"])
+        else:
+            width = _number(table, row, names["high"]) - _number(table, row, names["low"])
+            variance[at] = np.square(width / (2.0 * Z95))
+        for part, column in zip(measured, columns, strict=False):
+            part[at] = _number(table, row, column)
+    variance = np.where(np.isfinite(variance) & np.isfinite(mean) & (variance > 0.0), variance, np.inf)
+    mean = np.where(np.isfinite(variance), mean, 0.0)
+    found = np.isfinite(measured[0]) & np.isfinite(measured[1]) & (measured[1] > 0.0)
+    measured = np.where(found, measured[0], 0.0), np.where(found, measured[1], np.inf)
+    times = None
+    if "start" in names and len(slots) > 1:
+        times = _times(table, numbers, names["start"])
+    remarks = _remarks(rows, np.isfinite(variance))
+    return ReleaseTable(slots, regions, mean, variance, rows > 0, times, remarks, measured if found.any() else None)
+
+
+def cut_releases(releases: ReleaseTable, span: Span, file: str) -> ReleaseTable:
+    """Return the releases of a span: of slots by their numbers, or of fractions of the table."""
+    text = span_text(span)
+    first, slots = int(releases.slots[0]), len(releases.slots)
+    begin, end = read_span(text, slots, first)
+    if begin >= end:
+        raise BadInput(f"span '{text}' contains none of the slots of {file}, {first} to {first + slots - 1}.")
+    part = slice(begin, end)
+    times, measured = releases.times, releases.measured
+    return replace(
+        releases,
+        slots=releases.slots[part],
+        mean=releases.mean[part],
+        variance=releases.variance[part],
+        present=releases.present[part],
+        times=None if times is None else replace(times, start=times.start + begin * times.length),
+        measured=None if measured is None else (measured[0][part], measured[1][part]),
+    )
+
+
+def _remarks(rows: Ints, known: Bools) -> tuple[str, ...]:
+    """Return what the table lacks; rows (T, d) of each slot and region, and whether the last one has numbers."""
+    absent = ~rows.any(axis=1)
+    missing = int((rows[~absent] == 0).sum())
+    empty = int(((rows > 0) & ~known).sum())
+    repeated = int(np.maximum(rows - 1, 0).sum())
+    remarks = []
+    if absent.any():
+        remarks.append(f"{int(absent.sum())} of {len(rows)} slots are missing in the table.")
+    if missing:
+        remarks.append(f"{missing} more rows are missing: a slot has some regions only.")
+    if empty:
+        remarks.append(
+            f"{empty} of {int((rows > 0).sum())} rows have no number as estimate or interval, and were left out."
+        )
+    if repeated:
+        remarks.append(
+            f"{repeated} rows repeat a slot and region of an earlier row, and replace it; give the releases of one "
+            "server only."
+        )
+    return tuple(remarks)
+
+
+def _slot(table: Table, row: int, column: int) -> int:
+    cell = str(table.rows[row][column]).strip()
+    if not cell.isdigit():
+        raise BadInput(f"{table.where(row, column)} is '{cell}', not a slot; allowed: a whole number from 0.")
+    return int(cell)
+
+
+def _number(table: Table, row: int, column: int) -> float:
+    """Return a number; an empty cell, which the client writes while nothing is known, is NaN."""
+    cell = table.rows[row][column]
+    if cell is None or str(cell).strip().lower() in ("", "nan", "null", "none"):
+        return float("nan")
+    if not is_number(cell):
+        raise BadInput(f"{table.where(row, column)} is '{cell}', not a number.")
+    return float(cell)
+
+
+def _times(table: Table, numbers: list[int], column: int) -> SlotTimes | None:
+    """Return when slots begin, from the first and the last row."""
+    rows = (int(np.argmin(numbers)), int(np.argmax(numbers)))
+    moments = []
+    for row in rows:
+        cell = table.rows[row][column]
+        try:
+            moment = cell if isinstance(cell, datetime) else datetime.fromisoformat(str(cell))
+        except ValueError:
+            raise BadInput(
+                f"{table.where(row, column)} is '{cell}', not a time; allowed: 2026-01-01T00:00:00Z."
+            ) from None
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moments.append((moment - _EPOCH) // timedelta(microseconds=1))
+    first, last = (numbers[row] for row in rows)
+    if last == first:
+        return None
+    return SlotTimes(moments[0], (moments[1] - moments[0]) // (last - first))
