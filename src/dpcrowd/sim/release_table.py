@@ -60,6 +60,11 @@ def read_releases(table: Table) -> ReleaseTable:
             raise BadInput(f"{table.file} has no column '{name}', so it is not a table of releases; {_HOW_TO_EXPORT}.")
     if "variance" not in names and not {"low", "high"} <= names.keys():
         raise BadInput(f"{table.file} has neither 'variance' nor 'low' and 'high': releases are useless without them.")
+    if not table.rows:
+        raise BadInput(
+            f"{table.file} has a header but no data; expected one {table.unit} for each slot and region. Export "
+            "releases of slots that the server has released."
+        )
     numbers = [_slot(table, row, names["slot"]) for row in range(len(table.rows))]
     labels = [str(cell) for cell in table.column(names["region"])]
     slots = np.arange(min(numbers), max(numbers) + 1)
