@@ -38,10 +38,10 @@ def earlier_model(made_with: Model | str | os.PathLike[str] | None) -> Model | N
     return None if network.model is None else network.read_model()
 
 
-def reads_groups(made_with: Model | str | os.PathLike[str] | None) -> bool:
-    """Whether it is known that servers read regions in groups: the file of their network says so."""
+def reads_groups(made_with: Model | str | os.PathLike[str] | None) -> bool | None:
+    """Whether servers read regions in groups, as the file of their network says; None: unknown, without that file."""
     if made_with is None or isinstance(made_with, Model) or not is_network(Path(made_with)):
-        return False
+        return None
     return bool(read_network_process(made_with).crowd.get("groups", "off") != "off")
 
 

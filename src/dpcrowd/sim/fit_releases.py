@@ -157,19 +157,19 @@ def _measurements(
     return releases.measured, model, ()
 
 
-def _group_notes(measured: Bools, present: Bools, in_groups: bool) -> list[str]:
+def _group_notes(measured: Bools, present: Bools, in_groups: bool | None) -> list[str]:
     """Return what groups cost a fit, from where (T, d) there is a measurement.
 
-    A record has all regions, so where only some of a slot were measured, others were read in groups. Slots without any
-    measurement may have had no record at all.
+    A record has all regions, so where only some of a slot were measured, others were read in groups, or the records
+    told less of them than rounding does. Slots without any measurement may have had no record at all.
 
     present    (T, d) whether the table has a row; rows that it lacks have a note of their own
-    in_groups  whether it is known that servers read regions in groups
+    in_groups  whether servers read regions in groups; None: unknown
     """
     some = measured.any(axis=1)
     none = ~some & present.any(axis=1)
     shared, empty = int((present & ~measured)[some].sum()), int(none.sum())
-    if not shared and not (in_groups and empty):
+    if in_groups is False or not (shared or (in_groups and empty)):
         return []
     parts = []
     if shared:
@@ -180,11 +180,17 @@ def _group_notes(measured: Bools, present: Bools, in_groups: bool) -> list[str]:
     if empty:
         parts.append(
             f"in {empty} of {len(measured)} slots, which are {int(present[none].sum())} slots x regions, no region "
-            "has one: there was no record, or all of them had sums only"
+            "has one: there was no record, or " + ("all of them had sums only" if in_groups else "none that tells any")
         )
+    text, used = ", and ".join(parts), "Shapes, a and variances are those of the other measurements"
+    if in_groups:
+        return [
+            f'regions were read in groups: {text}. {used}; groups = "off" in the time before a fit gives more of them.'
+        ]
     return [
-        f"regions were read in groups: {', and '.join(parts)}. Shapes, a and variances are those of the other "
-        'measurements; groups = "off" in the time before a fit gives more of them.'
+        f"some measurements are missing: {text}. {used}. A region has none of its own in a slot whose records say too "
+        'little of it, or in which all of them have read it in a group with others: if [scheme] groups is "auto" in '
+        'network.toml, "off" in the time before a fit gives more of them; --made-with network.toml tells which it is.'
     ]
 
 

@@ -324,7 +324,7 @@ def test_an_empty_region_and_one_in_groups_do_not_block_a_fit(tmp_path: Path) ->
     assert large.level == pytest.approx(300.0, rel=0.05)
     assert grouped.level == pytest.approx(8.5, rel=0.2)
     assert all(np.isfinite([region.variance, region.transition]).all() for region in model.regions)
-    assert model.notes[0].startswith("regions were read in groups: in 120 of 960 slots x regions, a region has no")
+    assert model.notes[0].startswith("some measurements are missing: in 120 of 960 slots x regions, a region has no")
     assert "'r3' of 4 regions: measured by themselves in fewer than 3" in model.notes[1]
     nothing = measured_table(tmp_path / "short.csv", counts[:4], 900.0)
     with pytest.raises(BadInput, match="at most 2 slots in which anything was learned"):

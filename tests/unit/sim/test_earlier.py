@@ -117,7 +117,7 @@ def test_rows_that_are_missing_are_not_taken_for_groups(tmp_path: Path) -> None:
     assert note == "17 more rows are missing: a slot has some regions only."
     path.write_text("\n".join(drop(line) if number in (20, 30) else line for number, line in kept))
     _, note = fit_releases(path, season="none").notes
-    assert note.startswith("regions were read in groups: in 2 of 120 slots x regions")
+    assert note.startswith("some measurements are missing: in 2 of 120 slots x regions")
 
 
 def test_what_groups_cost_is_said(tmp_path: Path) -> None:
@@ -140,6 +140,26 @@ def test_what_groups_cost_is_said(tmp_path: Path) -> None:
     assert [note for note in notes if "read in groups: in 48 of 60 slots, which are 96 slots x regions" in note]
     network.write_text(text)
     assert len(fit_releases(path, made_with=network, season="none").notes) == 1
+
+
+def test_groups_are_blamed_only_where_the_network_has_them(tmp_path: Path) -> None:
+    """An operator whose network has no groups would look for a setting that is not there."""
+    path = table(tmp_path / "table.csv", days_of_seven, 0, 60)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(drop(line) if number == 21 else line for number, line in enumerate(lines)))
+    network = tmp_path / "network.toml"
+    text = '[network]\nregions = ["r0", "r1"]\n[scheme]\nname = "relay"\nprocess_var = 9.0\n'
+    found = {}
+    for groups in ("", 'groups = "off"\n', 'groups = "auto"\n'):
+        network.write_text(text + groups)
+        notes = fit_releases(path, made_with=network, season="none").notes
+        found[groups] = [note for note in notes if "slots x regions" in note]
+    (known,) = found.pop('groups = "auto"\n')
+    assert known.startswith("regions were read in groups: in 1 of 120 slots x regions")
+    assert list(found.values()) == [[], []]
+    (unknown,) = fit_releases(path, season="none").notes
+    assert "whose records say too little of it, or in which all of them have read it in a group" in unknown
+    assert "were read in groups" not in unknown
 
 
 def drop(line: str) -> str:
