@@ -6,6 +6,7 @@ place: whoever changed a table by hand, or with a program, would otherwise get a
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -27,6 +28,9 @@ _HOW_TO_EXPORT = (
 )
 _MEASURED = ("measurement", "measurement_variance")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_SLOT = 12  # digits of a number
+_ALWAYS_READ = 1_000_000  # slots x regions, however few of them have rows
+_LARGEST_PART = 100  # slots x regions per row of larger tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +71,13 @@ def read_releases(table: Table) -> ReleaseTable:
         )
     numbers = [_slot(table, row, names["slot"]) for row in range(len(table.rows))]
     labels = [str(cell) for cell in table.column(names["region"])]
-    slots = np.arange(min(numbers), max(numbers) + 1)
     regions = tuple(dict.fromkeys(labels))
+    _check_range(table, numbers, names["slot"], len(regions))
+    slots = np.arange(min(numbers), max(numbers) + 1)
     place = {name: number for number, name in enumerate(regions)}
     mean = np.full((len(slots), len(regions)), np.nan)
     variance, rows = np.full(mean.shape, np.inf), np.zeros(mean.shape, dtype=np.int64)
-    measured = np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
+    measured = np.zeros(mean.shape), np.full(mean.shape, np.inf)
     columns = [names[name] for name in _MEASURED if name in names]
     if len(columns) == 1:
         raise BadInput(f"{table.file} has only one of the columns {' and '.join(_MEASURED)}; give both, or neither.")
@@ -80,22 +85,17 @@ def read_releases(table: Table) -> ReleaseTable:
         at = slot - int(slots[0]), place[label]
         rows[at] += 1
         mean[at] = _number(table, row, names["estimate"])
-        if "variance" in names:
-            variance[at] = _number(table, row, names["variance"])
-        else:
-            width = _number(table, row, names["high"]) - _number(table, row, names["low"])
-            variance[at] = np.square(width / (2.0 * Z95))
-        for part, column in zip(measured, columns, strict=False):
-            part[at] = _number(table, row, column)
+        variance[at] = _variance(table, row, names)
+        if columns:
+            measured[0][at], measured[1][at] = _measurement(table, row, names)
     variance = np.where(np.isfinite(variance) & np.isfinite(mean) & (variance > 0.0), variance, np.inf)
     mean = np.where(np.isfinite(variance), mean, 0.0)
-    found = np.isfinite(measured[0]) & np.isfinite(measured[1]) & (measured[1] > 0.0)
-    measured = np.where(found, measured[0], 0.0), np.where(found, measured[1], np.inf)
     times = None
     if "start" in names and len(slots) > 1:
         times = _times(table, numbers, names["start"])
     remarks = _remarks(rows, np.isfinite(variance))
-    return ReleaseTable(slots, regions, mean, variance, rows > 0, times, remarks, measured if found.any() else None)
+    any_measured = np.isfinite(measured[1]).any()
+    return ReleaseTable(slots, regions, mean, variance, rows > 0, times, remarks, measured if any_measured else None)
 
 
 def cut_releases(releases: ReleaseTable, span: Span, file: str) -> ReleaseTable:
@@ -143,9 +143,63 @@ def _remarks(rows: Ints, known: Bools) -> tuple[str, ...]:
 
 def _slot(table: Table, row: int, column: int) -> int:
     cell = str(table.rows[row][column]).strip()
-    if not cell.isdigit():
+    if not cell.isascii() or not cell.isdigit():
         raise BadInput(f"{table.where(row, column)} is '{cell}', not a slot; allowed: a whole number from 0.")
+    if len(cell) > _LONGEST_SLOT:
+        raise BadInput(f"{table.where(row, column)} is {cell[:40]}, too large for a slot; allowed: 0 to 999999999999.")
     return int(cell)
+
+
+def _check_range(table: Table, numbers: Sequence[int], column: int, regions: int) -> None:
+    """Refuse slots that are so far apart that the table is nearly empty; one with a typing error would fill memory."""
+    first, last, known = min(numbers), max(numbers), len(set(numbers))
+    cells = (last - first + 1) * regions
+    if cells <= max(_ALWAYS_READ, _LARGEST_PART * len(numbers)):
+        return
+    middle = sorted(numbers)[len(numbers) // 2]
+    row = int(np.argmax([abs(number - middle) for number in numbers]))
+    raise BadInput(
+        f"{table.where(row, column)} is {numbers[row]}, far from the other slots: the table has rows of {known} of the "
+        f"{last - first + 1} slots from {first} to {last}. Correct it, or give releases of one stretch of time only."
+    )
+
+
+def _variance(table: Table, row: int, names: Mapping[str, int]) -> float:
+    """Return the variance of an estimate, from its own column or from the interval; NaN where nothing is known."""
+    if "variance" in names:
+        variance = _number(table, row, names["variance"])
+        if variance < 0.0:
+            raise _wrong(table, row, names, "variance", "a number from 0, or an empty cell where nothing is known")
+        return variance
+    low, high = (_number(table, row, names[name]) for name in ("low", "high"))
+    if low > high:
+        cell = str(table.rows[row][names["high"]]).strip()
+        raise _wrong(table, row, names, "low", f"at most 'high', which is {cell}")
+    return float(np.square((high - low) / (2.0 * Z95)))
+
+
+def _measurement(table: Table, row: int, names: Mapping[str, int]) -> tuple[float, float]:
+    """Return a measurement and its variance, which is infinite where there is none."""
+    value, variance = (_number(table, row, names[name]) for name in _MEASURED)
+    if variance <= 0.0:
+        allowed = "a number above 0, or an empty cell where the region was not measured"
+        raise _wrong(table, row, names, "measurement_variance", allowed)
+    if np.isfinite(value) and np.isnan(variance):
+        allowed = "a number above 0 where there is a measurement; or leave both cells empty"
+        raise _wrong(table, row, names, "measurement_variance", allowed)
+    if np.isfinite(variance) and not np.isfinite(value):
+        allowed = "a finite number where there is a measurement_variance; or leave both cells empty"
+        raise _wrong(table, row, names, "measurement", allowed)
+    return (value, variance) if np.isfinite(variance) else (0.0, np.inf)
+
+
+def _wrong(table: Table, row: int, names: Mapping[str, int], name: str, allowed: str) -> BadInput:
+    """Return the error for a number that no server writes."""
+    slot, region, cell = (table.rows[row][names[key]] for key in ("slot", "region", name))
+    text = "" if cell is None else str(cell).strip()
+    return BadInput(
+        f"{table.where(row, names[name])} (slot {slot}, region '{region}') is {text or 'empty'}; allowed: {allowed}."
+    )
 
 
 def _number(table: Table, row: int, column: int) -> float:

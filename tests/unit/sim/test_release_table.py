@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.cli.main import main
+from dpcrowd.errors import BadInput
+from dpcrowd.sim.fit_releases import fit_releases
 
 HEADER = "slot,region,estimate,low,high,measurement,measurement_variance"
 
@@ -25,3 +27,50 @@ def test_a_table_without_rows_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["fit", str(path), "--releases", "--source", "ours"]) == 2
     message = "releases.csv has a header but no data; expected one line for each slot and region."
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("10,hall,50,40,60,48,-25", r"'measurement_variance' \(slot 10, region 'hall'\) is -25; allowed: .* above 0"),
+        ("10,hall,50,40,60,48,0", r"'measurement_variance' \(slot 10, region 'hall'\) is 0; allowed: .* above 0"),
+        ("10,hall,50,40,60,48,-inf", r"'measurement_variance' \(slot 10, region 'hall'\) is -inf; allowed: .* above 0"),
+        ("10,hall,50,40,60,48,", r"'measurement_variance' .* is empty; allowed: .*; or leave both cells empty"),
+        ("10,hall,50,40,60,inf,25", r"'measurement' \(slot 10, region 'hall'\) is inf; allowed: a finite number"),
+        ("10,hall,50,40,60,nan,25", r"'measurement' \(slot 10, region 'hall'\) is nan; allowed: a finite number"),
+        ("10,hall,50,40,60,,25", r"'measurement' \(slot 10, region 'hall'\) is empty; allowed: a finite number"),
+        ("10,hall,50,60,40,48,25", r"'low' \(slot 10, region 'hall'\) is 60; allowed: at most 'high', which is 40"),
+        (
+            "99999999999,hall,50,40,60,48,25",
+            r"'slot' is 99999999999, far from the other slots: .* of 11 of the 1",
+        ),
+        ("9999999999999999999999,hall,50,40,60,48,25", r"'slot' is 9999999999999999999999, too large for a slot"),
+        ("\u00b2,hall,50,40,60,48,25", r"'slot' is '\u00b2', not a slot"),
+    ],
+)
+def test_numbers_that_no_server_writes_are_refused(tmp_path: Path, row: str, message: str) -> None:
+    """They counted as rows without a measurement, or filled the memory: the model was one of something else."""
+    with pytest.raises(BadInput, match=f"releases.csv line 12, column {message}"):
+        fit_releases(written(tmp_path / "releases.csv", row))
+
+
+def test_a_negative_variance_of_an_estimate_is_refused(tmp_path: Path) -> None:
+    """The row was left out, with a note that it has no number."""
+    path = tmp_path / "releases.csv"
+    path.write_text("slot,region,estimate,variance\n0,hall,5,2\n1,hall,5,-2\n2,hall,5,2\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"line 3, column 'variance' \(slot 1, region 'hall'\) is -2; allowed: a number"):
+        fit_releases(path)
+
+
+@pytest.mark.parametrize("cells", [",", "nan,inf", ",inf", "nan,nan", "48,inf"])
+def test_slots_without_a_measurement_are_read(tmp_path: Path, cells: str) -> None:
+    """Servers write empty cells, and simulations NaN with an infinite variance, where nothing was measured."""
+    path = written(tmp_path / "releases.csv", f"10,hall,50,40,60,{cells}", "11,hall,50,40,60,50,25")
+    assert fit_releases(path, season="none").slots == 12
+
+
+def test_a_table_with_gaps_is_read(tmp_path: Path) -> None:
+    """A server that was off for a while has released nothing in that time."""
+    path = written(tmp_path / "releases.csv", *(f"{slot},hall,50,40,60,50,25" for slot in range(700, 705)))
+    model = fit_releases(path, season="none")
+    assert (model.slots, model.notes[0]) == (705, "690 of 705 slots are missing in the table.")
