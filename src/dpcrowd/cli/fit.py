@@ -112,7 +112,7 @@ def fit(
     model = (fit_releases if releases else fit_counts)(file, **arguments)
     if as_json:
         notes = _notes(model, settings["season"], settings["made_with"], releases=releases)
-        click.echo(json.dumps({"model": {**_plain(model), "notes": notes}}))
+        click.echo(json.dumps({"model": {**_plain(model), "notes": notes}, "notes": notes}))
         return
     _print(model, settings, releases=releases)
 
@@ -121,13 +121,18 @@ _PLAIN_KEYS = ("season", "variance", "source", "data", "first", "slots", "reason
 
 
 def _plain(model: Any) -> dict[str, Any]:
-    """Return the model as plain values; scores that are not known are None."""
+    """Return the model as plain values, as its file has them; scores and times that are not known are None."""
     from dataclasses import asdict
+
+    from dpcrowd.models.file import time_text
+    from dpcrowd.models.season import SECOND
 
     scores = {key: value if value == value else None for key, value in asdict(model.scores).items()}  # noqa: PLR0124
     plain = {key: getattr(model, key) for key in _PLAIN_KEYS}
     return {
         **plain,
+        "slot": None if model.slot is None else model.slot / SECOND,
+        "begins": None if model.begins is None else time_text(model.begins),
         "scores": scores,
         "regions": [asdict(region) for region in model.regions],
     }

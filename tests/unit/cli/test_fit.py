@@ -1,0 +1,37 @@
+"""`dpcrowd fit`: what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcrowd.cli.main import main
+from dpcrowd.models.file import time_text
+from dpcrowd.sim.data.counts import write_counts
+
+DAY = 86_400_000_000
+HALLS = ["hall", "park"]
+
+
+def counts_file(path: Path, counts: Any, *, timed: bool = False) -> Path:
+    """A file of daily counts."""
+    labels = [time_text(slot * DAY)[:10] if timed else str(slot) for slot in range(len(counts))]
+    write_counts(path, np.asarray(counts), HALLS[: len(counts[0])], labels, "date" if timed else "slot")
+    return path
+
+
+def test_json_has_notes_and_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that reads `notes` of every command misses those of fit, and cannot tell how long slots are."""
+    counts = np.random.default_rng(0).poisson(30, (20, 2))
+    assert main(["fit", str(counts_file(tmp_path / "days.csv", counts, timed=True)), "--source", "x", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["notes"] == answer["model"]["notes"]
+    assert any("20 slots are too few" in note for note in answer["notes"])
+    assert (answer["model"]["slot"], answer["model"]["begins"]) == (86400.0, "1970-01-01T00:00:00Z")
+    assert main(["fit", str(counts_file(tmp_path / "plain.csv", counts)), "--source", "x", "--json"]) == 0
+    model = json.loads(capsys.readouterr().out)["model"]
+    assert (model["slot"], model["begins"]) == (None, None)
