@@ -49,6 +49,7 @@ _MONTHS = 12
 _FAR = 20.0  # standard deviations beyond which a residual is cut off
 _GAIN = 0.99  # a more complex candidate must have at most this part of the score
 _CLEAR = 3.0  # by which the log score of a more complex candidate has to be better: noise hides 1% of any other score
+_ROUNDING = 1e-12  # smaller relative errors are those of arithmetic
 _OVERLAP = 0.5  # blocks overlap, so that most of their slots count twice in a likelihood
 Z95 = 1.959963984540054
 
@@ -95,8 +96,8 @@ class Estimate:
 class Fitted:
     """An estimate, which season it has, how good it was on held-out blocks, and why it was chosen.
 
-    region_correlation  of the deviations of two regions (`correlation`); None: unknown, of one region or of releases
-                        without an earlier model that knew it
+    region_correlation  of the deviations of two regions (`correlation`); None: unknown, where less than two regions
+                        vary, or of releases without an earlier model that knew it
     """
 
     estimate: Estimate
@@ -186,7 +187,8 @@ def fit_series(
     estimate = _estimate(series[best.way], timings[best.season].rows, best, blocks, kind)
     unseen = slots - int(slots * _FOLDS[0][0])
     correlation = None
-    if noise_var is None and value.shape[1] > 1:  # in releases, wrong shares would look like it (`sim.earlier`)
+    several_vary = int((np.ptp(value, axis=0) > 0.0).sum()) > 1  # those that do not would show the doubt of a level
+    if noise_var is None and several_vary:  # in releases, wrong shares would look like it (`sim.earlier`)
         correlation = mean_correlation([_clipped(block) for block in blocks], unseen)
     return Fitted(
         estimate,
@@ -498,7 +500,8 @@ def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
     totals: list[float] = sums.tolist()
     # A series of zeros has no relative error.
     people, cells = totals[4] or float("nan"), max(totals[5], 1.0)
-    return Scores(totals[0] / people, totals[1] / people, totals[2] / cells, totals[3] / cells, slots)
+    ahead, past = (0.0 if total / people < _ROUNDING else total / people for total in totals[:2])
+    return Scores(ahead, past, totals[2] / cells, totals[3] / cells, slots)
 
 
 def _expected_errors(block: _Block, transition: Floats, variance: Floats, kind: VarianceKind) -> Floats:

@@ -35,3 +35,19 @@ def test_json_has_notes_and_times(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["fit", str(counts_file(tmp_path / "plain.csv", counts)), "--source", "x", "--json"]) == 0
     model = json.loads(capsys.readouterr().out)["model"]
     assert (model["slot"], model["begins"]) == (None, None)
+
+
+@pytest.mark.parametrize("people", [0, 5])
+def test_counts_that_do_not_vary_show_no_correlation(
+    people: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The doubt that is left of two constant levels passed for people who come and go together."""
+    path = counts_file(tmp_path / "constant.csv", np.full((300, 2), people))
+    assert main(["fit", str(path), "--source", "x"]) == 0
+    printed = capsys.readouterr().out
+    assert "correlation" not in printed.split("fitted on")[0]
+    assert "e-1" not in printed, "rounding is not an error of a model"
+    assert main(["fit", str(path), "--source", "x", "--json"]) == 0
+    model = json.loads(capsys.readouterr().out)["model"]
+    assert model["region_correlation"] is None
+    assert model["scores"]["error"] == (None if people == 0 else 0.0)
