@@ -73,6 +73,11 @@ def parse_model(text: str, file: str) -> Model:
         sections = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"model file '{file}' is not TOML: {error}; {_REMEDY}.") from None
+    if "tuned" in sections:
+        raise BadInput(
+            f"'{file}' is a tuning file of 'dpcrowd tune', not a process model; 'dpcrowd simulate' takes it as "
+            f"--tuning (tuning=... in Python). As a model, {_REMEDY}."
+        )
     for name in sections:
         if name not in _KEYS:
             raise unknown_name(f"section of {file}", name, _KEYS)
@@ -107,7 +112,7 @@ def parse_model(text: str, file: str) -> Model:
         slots=head["slots"],
         begins=_moment(head.get("begins"), file),
         data=head["data"],
-        source=_source(head.get("source")),
+        source=head.get("source", "").strip(),
         version=head["dpcrowd"],
         digest=head["digest"],
         scores=_scores(scores, file),
@@ -139,14 +144,9 @@ def _check_types(head: dict[str, Any], file: str) -> None:
     for key, least in (("first", 0), ("slots", 1)):
         if not _is_whole(head[key], least):
             raise BadInput(f"'{key}' of {file} is {head[key]!r}; allowed: a whole number from {least}.")
-    for key in ("dpcrowd", "data", "digest", "reason"):
+    for key in ("dpcrowd", "data", "digest", "reason", "source"):
         if not isinstance(head.get(key, ""), str):
             raise BadInput(f"'{key}' of {file} is {head[key]!r}; allowed: a text in quotation marks.")
-
-
-def _source(value: Any) -> str:
-    """Return the source; what is not a text asserts nothing, so it counts as a missing one."""
-    return value.strip() if isinstance(value, str) else ""
 
 
 def _scores(section: dict[str, Any], file: str) -> Scores:

@@ -141,9 +141,9 @@ def test_slots_of_another_length_are_refused() -> None:
         ("slots = 140", "slots = 0", "'slots' of m.toml is 0; allowed: a whole number from 1"),
         ('source = "a test"\n', "", "m.toml has no source; .*dpcrowd fit --source TEXT"),
         ('source = "a test"', 'source = " "', "m.toml has no source; .*dpcrowd fit --source TEXT"),
-        ('source = "a test"', "source = []", "m.toml has no source; .*dpcrowd fit --source TEXT"),
-        ('source = "a test"', "source = 0", "m.toml has no source"),
-        ('source = "a test"', "source = false", "m.toml has no source"),
+        ('source = "a test"', "source = []", r"'source' of m.toml is \[\]; allowed: a text in quotation marks"),
+        ('source = "a test"', "source = 5", "'source' of m.toml is 5; allowed: a text in quotation marks"),
+        ('source = "a test"', "source = false", "'source' of m.toml is False; allowed: a text in quotation marks"),
         ('digest = "', 'digest = 1 # "', "'digest' of m.toml is 1; allowed: a text"),
         ('reason = "', 'reason = [] # "', r"'reason' of m.toml is \[\]; allowed: a text"),
         ('dpcrowd = "', 'dpcrowd = 0.2 # "', "'dpcrowd' of m.toml is 0.2; allowed: a text"),
@@ -172,6 +172,12 @@ def test_a_mistake_is_one_clear_line(old: str, new: str, why: str) -> None:
     assert old in text
     with pytest.raises(BadInput, match=why):
         parse_model(text.replace(old, new, 1), "m.toml")
+
+
+def test_a_tuning_file_is_called_one() -> None:
+    """Both are TOML files with a [model]; whoever confuses the options has to learn which one takes the file."""
+    with pytest.raises(BadInput, match=r"'flu.toml' is a tuning file of 'dpcrowd tune', not .* as --tuning \(tuning="):
+        parse_model('[tuned]\nscheme = "dpcrowd"\n[model]\n', "flu.toml")
 
 
 def test_profiles_have_one_length() -> None:
