@@ -6,6 +6,7 @@ import os
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 from numbers import Integral
 from typing import Any
 
@@ -72,6 +73,7 @@ def fit(
     for name in ("releases", "made_with"):
         if name in loading:
             raise BadInput(f"dpcrowd.fit reads counts and has no '{name}'; give releases to dpcrowd.fit_releases.")
+    _check_options(loading)
     if isinstance(data, np.ndarray | list):
         data, loading = _from_array(data, loading), {}
     if not isinstance(data, str | os.PathLike | DataSet):
@@ -123,6 +125,14 @@ def fit(
     if out is not None:
         write_model(model, out)
     return model
+
+
+def _check_options(loading: dict[str, Any]) -> None:
+    """Refuse options that neither fit nor `load_data` has."""
+    known = {*signature(fit).parameters, *signature(load).parameters} - {"data", "loading", "name_or_path"}
+    for name in loading:
+        if name not in known:
+            raise unknown_name("option of dpcrowd.fit", name, known)
 
 
 def _from_array(counts: list[Any] | NDArray[Any], options: dict[str, Any]) -> DataSet:

@@ -380,6 +380,8 @@ def test_an_array_is_fitted_as_the_data_set_of_it() -> None:
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (counts, {"gaps": "zero"}, "gaps is for files; of an array of counts"),
         (5, {}, "an object of type int; allowed: the path of a file"),
+        (counts, {"seson": 7}, "unknown option of dpcrowd.fit 'seson'. Did you mean 'season'"),
+        ("counts.csv", {"seson": 7}, "unknown option of dpcrowd.fit 'seson'. Did you mean 'season'"),
     ]
     for data, options, why in wrong:
         with pytest.raises(BadInput, match=why):
