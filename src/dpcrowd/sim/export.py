@@ -38,10 +38,13 @@ def check_toml_path(path: Path, what: str) -> None:
     check_writable(path)
 
 
-def checked_path(name: str, path: object) -> Path:
+def checked_path(name: str, path: object, example: str = "model.toml") -> Path:
     """Return the path of a file that a caller gives as `name`; refuse anything that is no path."""
     if not isinstance(path, str | os.PathLike):
-        raise BadInput(f"{name}={path!r} is not the path of a file; allowed: a text such as 'model.toml', or a Path.")
+        shape = getattr(path, "shape", None)
+        kind = f"an object of type {type(path).__name__}{'' if shape is None else f' and shape {shape}'}"
+        value = f"{name}={path!r}" if path is None or isinstance(path, int | float) else f"{name}, {kind},"
+        raise BadInput(f"{value} is not the path of a file; allowed: a text such as '{example}', or a Path.")
     return Path(path)
 
 

@@ -85,7 +85,7 @@ def fit_releases(
                 f"'{made_with}' (--made-with) is not a file that exists; give the network.toml of the network that "
                 "made the releases, or a model that 'dpcrowd fit' wrote."
             )
-    table = read_table(checked_path("file", file))
+    table = read_table(checked_path("file", file, "releases.csv"))
     source = checked_source(source)
     releases = read_releases(table)
     releases = releases if span is None else cut_releases(releases, span, table.file)

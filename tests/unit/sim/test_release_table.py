@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dpcrowd.cli.main import main
@@ -74,3 +75,13 @@ def test_a_table_with_gaps_is_read(tmp_path: Path) -> None:
     path = written(tmp_path / "releases.csv", *(f"{slot},hall,50,40,60,50,25" for slot in range(700, 705)))
     model = fit_releases(path, season="none")
     assert (model.slots, model.notes[0]) == (705, "690 of 705 slots are missing in the table.")
+
+
+def test_an_array_is_not_printed() -> None:
+    """A message of thousands of numbers hides what is wrong, and numbers of people have no place in logs."""
+    with pytest.raises(BadInput) as refused:
+        fit_releases(np.full((30, 2), 77))  # type: ignore[arg-type]
+    message = "file, an object of type ndarray and shape (30, 2), is not the path of a file; allowed: a text such as "
+    assert str(refused.value) == message + "'releases.csv', or a Path."
+    with pytest.raises(BadInput, match="file, an object of type list, is not the path"):
+        fit_releases([[77, 77]])  # type: ignore[arg-type]
