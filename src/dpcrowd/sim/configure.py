@@ -34,7 +34,7 @@ from dpcrowd.sim.data.share_file import is_share_file, read_shares
 from dpcrowd.sim.data.shares import KINDS, checked_composition, checked_shares, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.data.times import slot_times
-from dpcrowd.sim.fitted import apply_model
+from dpcrowd.sim.fitted import apply_model, by_position
 from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.topology import NetworkSpec
@@ -181,7 +181,7 @@ def configure(
     if fitted is not None:
         if process_var is not None:
             raise BadInput("a process variance was given, and the model has one, too; leave one of them out.")
-        data = _with_model(fitted, data, file if model is None else None)
+        fitted, data = _with_model(fitted, data, file if model is None else None)
         learn = learn if learn is not None or model is not None or file is None else file.learn
     data = replace(data, notes=(*data.notes, *notes)) if notes else data
     if is_share_file(shares):
@@ -320,13 +320,15 @@ def _of_file(
     return merged, replace(data, notes=(*data.notes, *notes))
 
 
-def _with_model(model: Model, data: DataSet, file: NetworkFile | None) -> DataSet:
-    """Return the data, whose filters know a model; `file` is the network file that it comes from, if any."""
+def _with_model(model: Model, data: DataSet, file: NetworkFile | None) -> tuple[Model, DataSet]:
+    """Return a model, and the data whose filters know it; `file` is the network file that it comes from, if any."""
+    if file is None:  # the regions of a network have names
+        model, notes = by_position(model, data.regions)
+        data = apply_model(model, data)
+        return model, replace(data, notes=(*data.notes, *notes))
     try:
-        return apply_model(model, data)
+        return model, apply_model(model, data)
     except BadInput as error:
-        if file is None:
-            raise
         raise BadInput(
             f"the {file.model_name} does not fit the data: {error} Give data of that network, another model (--model "
             "FILE), or none (--model none)."

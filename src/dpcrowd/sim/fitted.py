@@ -10,14 +10,16 @@ import numpy as np
 
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import duration_text
+from dpcrowd.sim.data.counts import array_names
 from dpcrowd.sim.data.series import ROUNDING_VAR, series_digest
 from dpcrowd.sim.data.span import is_drawn_anew, notes_beside_variance
+from dpcrowd.sim.data.tables import file_names
 from dpcrowd.sim.data.times import slot_times
 
 if TYPE_CHECKING:
     from dpcrowd.sim.data import DataSet
 
-__all__ = ["apply_model", "in_sample_note", "model_note", "overlap", "timing_notes", "unknown_slot_note"]
+__all__ = ["apply_model", "by_position", "in_sample_note", "model_note", "overlap", "timing_notes", "unknown_slot_note"]
 
 _SAME = 1e-9  # relative difference of mean squares that were summed in another order
 _ENOUGH_REGIONS = 3  # that change: with fewer, mean squares of small counts may agree by chance
@@ -29,6 +31,22 @@ def apply_model(model: Model, data: DataSet) -> DataSet:
     # The paper's observation noise is H^2 Q with the Q of the data, which the filters know in a simulation.
     process = replace(process, change_var=data.change_var)
     return replace(data, model=process, notes=notes_beside_variance(data))
+
+
+def by_position(model: Model, regions: tuple[str, ...]) -> tuple[Model, tuple[str, ...]]:
+    """Return a model of regions without names for data whose regions have none either, with a note if names differ.
+
+    Arrays and files without a header count columns in different ways: 'region 0' and 'region-1' are the same column.
+    """
+    defaults = array_names(len(regions)), file_names(len(regions))
+    if model.names == regions or model.names not in defaults or regions not in defaults:
+        return model, ()
+    renamed = tuple(replace(one, name=name) for one, name in zip(model.regions, regions, strict=True))
+    note = (
+        f"{model.file} calls its regions '{model.names[0]}' and so on, and these data '{regions[0]}' and so on: "
+        "columns without names, which are taken in their order."
+    )
+    return replace(model, regions=renamed), (note,)
 
 
 def overlap(model: Model, data: DataSet, burn_in: int) -> int | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import dpcrowd
 from dpcrowd import DPCrowd, make_scheme, simulate
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.configure import configure
@@ -126,3 +129,22 @@ def test_central_refuses_grouping_on_a_fixed_schedule() -> None:
     """It would be ignored: a fixed schedule reads every region alone."""
     with pytest.raises(BadInput, match="leave grouping out"):
         make_scheme("central", interval=5, grouping="none")
+
+
+@pytest.mark.parametrize("regions", [1, 3])
+def test_columns_without_names_are_the_same_in_arrays_and_files(tmp_path: Path, regions: int) -> None:
+    """A model of an array was refused for the same counts in a file without a header: 'region 0' is its 'region-1'."""
+    counts = np.random.default_rng(4).poisson(30.0, (60, regions))
+    path = tmp_path / "counts.csv"
+    path.write_text("\n".join(",".join(map(str, row)) for row in counts.tolist()) + "\n", encoding="utf-8")
+    of_array, of_file = (dpcrowd.fit(data, source="drawn", season="none") for data in (counts, path))
+    for model, data in ((of_array, path), (of_file, counts)):
+        config = configure("relay", data, model=model, window=10, servers=4)
+        assert config.fitted is not None
+        assert config.fitted.names == config.data.regions
+        assert config.in_sample == 60 - config.burn_in
+        assert [note for note in config.data.notes if "columns without names, which are taken in their order" in note]
+    named = dpcrowd.fit(counts, source="drawn", season="none", regions=[f"hall {k}" for k in range(regions)])
+    for model, data in ((named, path), (of_array, np.hstack([counts, counts]))):
+        with pytest.raises(BadInput, match="has no region"):
+            configure("relay", data, model=model, window=10, servers=4)

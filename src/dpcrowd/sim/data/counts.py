@@ -34,6 +34,7 @@ from dpcrowd.sim.data.times import unknown_times_note
 __all__ = [
     "LARGEST",
     "PUBLISHED",
+    "array_names",
     "counts_from_array",
     "counts_from_table",
     "published",
@@ -183,7 +184,7 @@ def counts_from_array(
     rounded = np.rint(array)
     if not round_counts and (rounded != array).any():
         raise BadInput("counts must be whole numbers; given fractions. Round them, or give round_counts=True.")
-    names = tuple(regions) if regions is not None else tuple(f"region {k}" for k in range(array.shape[1]))
+    names = tuple(regions) if regions is not None else array_names(array.shape[1])
     if len(names) != array.shape[1] or len(set(names)) != len(names):
         raise BadInput(
             f"{len(names)} region names were given for {array.shape[1]} columns; give each column its own name."
@@ -201,6 +202,11 @@ def counts_from_array(
         change_var=change_var,
         counts=values,
     )
+
+
+def array_names(number: int) -> tuple[str, ...]:
+    """Return the names of the columns of an array that has none."""
+    return tuple(f"region {k}" for k in range(number))
 
 
 def write_counts(

@@ -20,7 +20,7 @@ from typing import Any
 from dpcrowd.errors import BadInput, MissingExtra
 from dpcrowd.sim.data.first_line import has_names, no_header_note
 
-__all__ = ["TIME_NAMES", "Cell", "Table", "is_number", "not_csv", "read_table", "read_text"]
+__all__ = ["TIME_NAMES", "Cell", "Table", "file_names", "is_number", "not_csv", "read_table", "read_text"]
 
 Cell = Any
 TIME_NAMES = frozenset({"", "week", "date", "time", "slot", "timestamp", "datetime", "day", "month", "hour", "year"})
@@ -167,8 +167,12 @@ def _is_data(row: Sequence[str]) -> bool:
 
 def _generated_header(row: Sequence[str]) -> tuple[str, ...]:
     time = () if is_number(row[0]) else ("time",)
-    d = len(row) - len(time)
-    return (*time, *(("count",) if d == 1 else (f"region-{k}" for k in range(1, d + 1))))
+    return (*time, *file_names(len(row) - len(time)))
+
+
+def file_names(number: int) -> tuple[str, ...]:
+    """Return the names of the regions of a file without a header."""
+    return ("count",) if number == 1 else tuple(f"region-{k}" for k in range(1, number + 1))
 
 
 def _parquet(path: Path) -> Table:
