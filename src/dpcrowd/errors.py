@@ -82,10 +82,13 @@ def _exhausted(message: str, requested: int, remaining: int, returns_at: int | N
     return BudgetExhausted(message, requested=requested, remaining=remaining, returns_at=returns_at)
 
 
-def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> BadInput:
-    """Return the error for a name that does not exist, with the most similar one that does."""
+def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> BadInput:
+    """Return the error for a name that does not exist, with the most similar one that does.
+
+    Library users may give anything as a name, such as True.
+    """
     names = sorted(allowed)
-    near = difflib.get_close_matches(name.lower(), [one.lower() for one in names], n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(name).lower(), [one.lower() for one in names], n=1, cutoff=0.5)
     original = {one.lower(): one for one in names}
     hint = f" Did you mean '{original[near[0]]}'?" if near else ""
     listed = names if len(names) <= 30 else [*names[:30], f"and {len(names) - 30} more"]

@@ -31,7 +31,7 @@ from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.people import checked_turnover
 from dpcrowd.sim.data.share_file import is_share_file, read_shares
-from dpcrowd.sim.data.shares import KINDS, checked_composition, checked_shares, is_partition
+from dpcrowd.sim.data.shares import KINDS, checked_composition, checked_share_width, checked_shares, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.data.times import slot_times
 from dpcrowd.sim.fitted import apply_model, by_position
@@ -217,8 +217,7 @@ def configure(
         **{"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag},
         "groups": groups,
     }
-    if share_width:
-        _prepare_learning(share_width, relay_options, labelled, one_server=one_server)
+    share_width = _prepare_learning(share_width, relay_options, labelled, one_server=one_server)
     instances = _make_all(labelled, options, relay_options)
     entrants = tuple(
         Entrant(
@@ -264,7 +263,7 @@ def configure(
         learn=fitted is not None if learn is None else learn,
         turnover=_turnover(turnover, users, observation, known_shares),
         composition=None if composition is None else checked_composition(composition),
-        share_width=float(share_width or 0.0),
+        share_width=share_width,
     )
     open_reaches = [relay_options["reach"] is None and scheme == Relay.name for _, scheme in labelled]
     entrants = tuple(
@@ -336,15 +335,16 @@ def _with_model(model: Model, data: DataSet, file: NetworkFile | None) -> tuple[
 
 
 def _prepare_learning(
-    share_width: float,
+    share_width: float | None,
     relay_options: dict[str, Any],
     labelled: list[tuple[str | None, str | Scheme]],
     *,
     one_server: bool,
-) -> None:
-    """Let relay have the reach with which shares can be learned, in place, or say why they cannot."""
-    if not 0.0 <= share_width <= 1.0:
-        raise BadInput(f"share_width={share_width!r}; allowed: from 0 (shares are right) to 1.")
+) -> float:
+    """Return the share width; above 0, let relay have the reach with which shares can be learned, or say why not."""
+    share_width = 0.0 if share_width is None else checked_share_width(share_width)
+    if share_width == 0.0:
+        return share_width
     if not any(scheme == Relay.name or isinstance(scheme, Relay) for _, scheme in labelled):
         raise BadInput(f"share_width={share_width:g} is for scheme 'relay' only.")
     reach = relay_options["reach"]
@@ -359,6 +359,7 @@ def _prepare_learning(
         )
     if any(scheme == Relay.name for _, scheme in labelled):
         relay_options["reach"] = "all"
+    return share_width
 
 
 def _shares_of_file(
@@ -496,6 +497,9 @@ def _load_data(data: Data, options: dict[str, Any]) -> DataSet:
             raise BadInput("gaps is for files of counts, whose labels tell which slots are missing; leave it out.")
         if "header" in options:
             raise BadInput("header is for files of counts; name the columns of an array with regions.")
+        for name in ("slot_length", "data_dir"):
+            if name in options:
+                raise BadInput(f"{name} is for data from files; an array has one row per slot. Leave it out.")
         return counts_from_array(data, **options)
     if not isinstance(data, DataSet):
         return load(data, **options)

@@ -105,7 +105,9 @@ class NetworkFile:
 
 
 def is_network_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is that of a TOML file."""
+    """Whether a path is that of a TOML file, and not of another one, or the name of a graph."""
+    if not isinstance(path, str | os.PathLike):
+        raise BadInput(f"graph={path!r}; allowed: the name of a graph such as 'random', or the path of a file.")
     return Path(path).suffix.lower() == ".toml"
 
 

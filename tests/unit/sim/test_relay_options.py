@@ -69,6 +69,29 @@ def test_wrong_options_are_refused_in_one_line(options: dict[str, Any], words: s
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"share_width": "a"}, "share_width='a'; allowed: from 0 (shares are right) to 1, a number such as 0.1"),
+        ({"share_width": True}, "share_width=True; allowed"),
+        ({"share_width": False}, "share_width=False; allowed"),
+        ({"share_width": [0.1]}, "share_width=[0.1]; allowed"),
+        ({"groups": True}, "unknown groups 'True'. Allowed: auto, off"),
+        ({"users": True}, "unknown kind of users 'True'"),
+        ({"graph": 3}, "graph=3; allowed: the name of a graph such as 'random', or the path of a file"),
+        ({"slots": "x"}, "slots=x asked of the array, which has 12; allowed: 1 to 12"),
+        ({"slot_length": "1h"}, "slot_length is for data from files; an array has one row per slot"),
+    ],
+    ids=str,
+)
+def test_values_of_a_wrong_type_are_refused(options: dict[str, Any], words: str) -> None:
+    """They ended in errors of Python, and True was a share width of 100%."""
+    settings = {"servers": 4, "graph": "complete", "window": 5, "runs": 1, "shares": "partition", **options}
+    with pytest.raises(BadInput) as refused:
+        configure("relay", np.full((12, 2), 50), **settings)
+    assert words in str(refused.value)
+
+
 def test_options_without_relay_are_refused() -> None:
     """They would be ignored."""
     with pytest.raises(BadInput, match="reach, lag are for scheme 'relay' only"):

@@ -61,11 +61,15 @@ class FixedData(DataSet):
         return self.counts
 
 
-def checked_slots(slots: int | None, available: int, name: str) -> int:
+def checked_slots(slots: object, available: int, name: str) -> int:
     """Return how many slots to use: all that are available, or the first `slots` of them."""
     if slots is None:
         return available
-    if not 1 <= slots <= available:
+    if (
+        isinstance(slots, bool)
+        or not isinstance(slots, int | float | np.integer | np.floating)
+        or not 1 <= slots <= available
+    ):
         raise BadInput(f"slots={slots} asked of {name}, which has {available}; allowed: 1 to {available}.")
     return int(slots)
 

@@ -26,6 +26,7 @@ __all__ = [
     "SMALLEST",
     "SUM_TOLERANCE",
     "checked_composition",
+    "checked_share_width",
     "checked_shares",
     "draw_composition",
     "draw_shares",
@@ -70,6 +71,17 @@ def checked_composition(composition: float) -> float:
             "server differ by region."
         )
     return float(composition)
+
+
+def checked_share_width(width: object) -> float:
+    """Return the typical relative error of public shares, or refuse it; True would be an error of 100%."""
+    if (
+        isinstance(width, bool)
+        or not isinstance(width, int | float | np.integer | np.floating)
+        or not 0.0 <= float(width) <= 1.0
+    ):
+        raise BadInput(f"share_width={width!r}; allowed: from 0 (shares are right) to 1, a number such as 0.1.")
+    return float(width)
 
 
 def checked_shares(
