@@ -69,7 +69,7 @@ def refuse_failed_write(path: Path) -> Iterator[None]:
 
 
 _WHOLE = frozenset({"in_sample_slots"})
-_TEXTS = frozenset({"reach", "hops_per_slot", "groups", "claimed_by"})  # numbers or "all", and names
+_TEXTS = frozenset({"reach", "hops_per_slot", "groups", "claimed_by", "shares"})  # numbers or "all", and names
 
 
 def write_table(columns: dict[str, list[Any]], path: Path) -> Path:

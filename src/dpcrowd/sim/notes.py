@@ -94,7 +94,8 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
     """Return the settings of a scheme's run, as one row of plain values.
 
     Those of relay are None for other schemes. Each has one type in all files: `samples` and `lag` are floats, since
-    they may be absent; `reach` and `hops_per_slot` are texts, since they may be "all".
+    they may be absent; `reach` and `hops_per_slot` are texts, since they may be "all". `shares` is how they are drawn,
+    or "given".
     """
     guarantee = entrant.guarantee
     relay = entrant.scheme if isinstance(entrant.scheme, Relay) else None
@@ -121,6 +122,7 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         **({} if config.composition is None else {"composition": config.composition}),
         **({} if config.share_width == 0.0 else {"share_width": None if relay is None else config.share_width}),
         **_of_model(config),
+        "shares": config.shares if isinstance(config.shares, str) else "given",
     }
 
 

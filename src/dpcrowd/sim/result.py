@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +164,7 @@ class SimulationResult:
             {
                 **_summary(record),
                 **self._scoring(record.label),
+                **self._crowd_settings(record.label),
                 **self._relay_settings(record.label),
                 **self._model_settings(record.label),
                 "promise": self.guarantees.get(record.label) or NO_PROMISE,
@@ -180,6 +181,19 @@ class SimulationResult:
         """Return which slots are scored; nothing if the result does not say."""
         setup = self.setup.get(label, {})
         return {"burn_in": setup["burn_in"]} if "burn_in" in setup else {}
+
+    def _crowd_settings(self, label: str) -> dict[str, Any]:
+        """Return how people are spread over the servers, None where that does not apply; nothing if it is not said."""
+        setup = self.setup.get(label, {})
+        if "shares" not in setup:
+            return {}
+        of_relay = setup.get("reach") is not None
+        return {
+            "turnover": None if setup["observation"] == "paper" else setup["turnover"],
+            "shares": setup["shares"],
+            "composition": setup.get("composition"),
+            "share_width": setup.get("share_width", 0.0) if of_relay else None,
+        }
 
     def _model_settings(self, label: str) -> dict[str, Any]:
         """Return which process model the filters know, and how many scored slots it was fitted on; nothing without."""
@@ -240,11 +254,20 @@ class SimulationResult:
         return compare_paired(first, second, metric, getattr(self[first], metric), getattr(self[second], metric))
 
     def write(self, path: str | Path) -> Path:
-        """Write `table()`, with the setup of each scheme and `claimed_by` as further columns, to .csv or .parquet."""
+        """Write `table()` to .csv or .parquet, with further columns: the setup of each scheme, and what follows.
+
+        claimed_by                       whose promise it is
+        shares                           how they are drawn, or "given"
+        exhausted_at, exhausted_servers  of each run: when the budget ran out, and at which share of the servers
+        """
         columns = self.table()
-        names = dict.fromkeys(name for setup in self.setup.values() for name in setup)
+        names = dict.fromkeys(name for setup in self.setup.values() for name in setup if name != "shares")
         more = {name: [self.setup.get(scheme, {}).get(name) for scheme in columns["scheme"]] for name in names}
         more["claimed_by"] = [self.attribution(scheme).claimed_by for scheme in columns["scheme"]]
+        # After the columns of earlier versions, whose readers may count them.
+        more["shares"] = [self.setup.get(scheme, {}).get("shares") for scheme in columns["scheme"]]
+        exhausted = [entry for record in self.records.values() for entry in _exhausted_by_run(record)]
+        more |= {name: [entry[name] for entry in exhausted] for name in ("exhausted_at", "exhausted_servers")}
         return write_table({**columns, **more}, Path(path))
 
 
@@ -327,6 +350,15 @@ def exhaustion(record: RunRecords) -> dict[str, Any]:
         "exhausted_at": int(np.median(slots)),
         "exhausted_servers": slots.size / record.exhausted_at.size,
     }
+
+
+def _exhausted_by_run(record: RunRecords) -> list[dict[str, Any]]:
+    """Return `exhaustion` of each run; slots are floats, since they may be absent."""
+    if record.exhausted_at is None:
+        return [{"exhausted_at": None, "exhausted_servers": 0.0}] * len(record.runs)
+    entries = [exhaustion(replace(record, exhausted_at=slots[None])) for slots in record.exhausted_at]
+    slot = "exhausted_at"
+    return [entry if entry[slot] is None else {**entry, slot: float(entry[slot])} for entry in entries]
 
 
 def merge_records(parts: Sequence[RunRecords]) -> RunRecords:

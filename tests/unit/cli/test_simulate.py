@@ -22,6 +22,7 @@ KEYS = {
     *("coverage95", "server_slots_per_second", "heartbeats_per_slot"),
     *("total_error", "mae", "rmse", "by_size", "burn_in"),
     *("exhausted_at", "exhausted_servers"),
+    *("turnover", "shares", "composition", "share_width"),
     *("promise", "claimed_by", "passes_checks"),
 }
 RELAY_KEYS = {"samples", "reach", "hops_per_slot", "lag", "groups"}

@@ -30,7 +30,8 @@ def test_csv_gives_the_table_back(result: SimulationResult, tmp_path: Path) -> N
     table = result.table()
     assert list(rows[0])[: len(table)] == list(table)
     assert [row["guarantee"] for row in rows] == ["", "", "finite", "finite", "finite", "finite"]
-    assert list(rows[0])[-1] == "claimed_by", "readers of earlier files find every column where it was"
+    last = ["claimed_by", "shares", "exhausted_at", "exhausted_servers"]
+    assert list(rows[0])[-4:] == last, "readers of earlier files find every column where it was"
     assert {row["claimed_by"] for row in rows} == {""}
     assert {row["seed"] for row in rows} == {"0"}, "files of several simulations can be told apart"
     for name, column in table.items():
@@ -53,6 +54,21 @@ def test_parquet_gives_the_table_back_with_types(result: SimulationResult, tmp_p
     assert str(read.schema.field("latency_ms").type) == "double"
     assert str(read.schema.field("run").type) == "int64"
     assert str(read.schema.field("claimed_by").type) == "string"
+
+
+def test_the_file_says_of_each_run_when_its_budget_was_exhausted(tmp_path: Path) -> None:
+    """Only JSON said so; a reader of the file took the errors of a scheme that had stopped to sample for its best."""
+    from dataclasses import replace
+
+    plain = simulate("fast,dpcrowd", **TINY, shares="partition")
+    at = np.array([[3.0, 5.0, 9.0], [np.nan] * 3])
+    records = {"fast": replace(plain["fast"], exhausted_at=at), "dpcrowd": replace(plain["dpcrowd"], exhausted_at=None)}
+    path = replace(plain, records=records).write(tmp_path / "runs.csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["exhausted_at"] for row in rows] == ["5.0", "", "", ""]
+    assert [row["exhausted_servers"] for row in rows] == ["1.0", "0.0", "0.0", "0.0"]
+    assert {row["shares"] for row in rows} == {"partition"}
 
 
 def test_an_existing_file_is_replaced(result: SimulationResult, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_the_summary_has_the_keys_of_the_json_object(result: SimulationResult) -
             *("frequency", "packets_per_slot", "heartbeats_per_slot", "bytes_per_slot"),
             *("latency_ms", "epsilon_paid", "coverage95", "by_size"),
             *("exhausted_at", "exhausted_servers", "server_slots_per_second", "burn_in"),
+            *("turnover", "shares", "composition", "share_width"),
             *("promise", "claimed_by", "passes_checks"),
         ]
         for metric in ("are", "ace", "total_error", "mae", "rmse"):
@@ -198,3 +199,24 @@ def test_slots_before_the_burn_in_are_not_scored() -> None:
     assert scored["dpcrowd"].by_size[..., 2].sum() == 10 * TINY["servers"] * TINY["runs"]
     assert [result.summary()[0]["burn_in"] for result in (scored, all_slots)] == [20, 0]
     assert scored.table()["total_error"] != all_slots.table()["total_error"]
+
+
+def test_the_summary_says_how_people_are_spread_over_the_servers() -> None:
+    """Objects of two simulations with other shares or another turnover could not be told apart."""
+    names = ("turnover", "shares", "composition", "share_width")
+    settings = {"servers": 4, "graph": "complete", "window": 5, "runs": 1, "jobs": 1}
+    learned = simulate(
+        "relay,duniform",
+        np.full((12, 2), 50),
+        shares="partition",
+        composition=0.5,
+        share_width=0.2,
+        turnover=0.02,
+        **settings,
+    )
+    assert [[row[name] for name in names] for row in learned.summary()] == [
+        [0.02, "partition", 0.5, 0.2],
+        [0.02, "partition", 0.5, None],
+    ]
+    given = simulate("relay", np.full((12, 2), 50), shares=[0.1, 0.2, 0.3, 0.3], observation="paper", **settings)
+    assert [given.summary()[0][name] for name in names] == [None, "given", None, 0.0]
