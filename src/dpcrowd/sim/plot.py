@@ -55,8 +55,10 @@ def plot_errors(result: SimulationResult, path: Path) -> None:
         for line, record in zip(panel.get_lines(), result.records.values(), strict=True):
             slot = exhaustion(record)["exhausted_at"]
             if slot is not None:
-                text = f"{record.label}: budget exhausted"
-                panel.scatter([slot], line.get_ydata()[slot], marker="X", s=60, color=line.get_color(), label=text)
+                text = f"{record.label}: budget exhausted at slot {slot}"
+                # Above all lines and with an edge: among lines that rise and fall a cross of their colours is lost.
+                cross = {"marker": "X", "s": 70, "color": line.get_color(), "edgecolors": "black", "zorder": 5}
+                panel.scatter([slot], line.get_ydata()[slot], linewidths=0.8, label=text, **cross)
         panel.set_xlabel("slot")
         panel.set_ylabel(title)
         # Flooding agrees up to rounding: a logarithmic axis down to 1e-13 would show nothing else.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +59,6 @@ def test_parquet_gives_the_table_back_with_types(result: SimulationResult, tmp_p
 
 def test_the_file_says_of_each_run_when_its_budget_was_exhausted(tmp_path: Path) -> None:
     """Only JSON said so; a reader of the file took the errors of a scheme that had stopped to sample for its best."""
-    from dataclasses import replace
-
     plain = simulate("fast,dpcrowd", **TINY, shares="partition")
     at = np.array([[3.0, 5.0, 9.0], [np.nan] * 3])
     records = {"fast": replace(plain["fast"], exhausted_at=at), "dpcrowd": replace(plain["dpcrowd"], exhausted_at=None)}
@@ -213,7 +212,7 @@ def test_a_cross_marks_where_a_budget_was_exhausted(tmp_path: Path, monkeypatch:
         plot_errors(some, tmp_path / "errors.png")
     texts = [figure.axes[0].get_legend_handles_labels()[1] for figure in figures]
     labels = [[text if "budget" in text else text.partition(":")[0] for text in one] for one in texts]
-    assert labels == [["kalman-uniform", "uniform"], ["kalman-uniform", "kalman-uniform: budget exhausted"]]
+    assert labels == [["kalman-uniform", "uniform"], ["kalman-uniform", "kalman-uniform: budget exhausted at slot 40"]]
     cross = figures[1].axes[0].collections[-1].get_offsets()
     assert cross.tolist() == [[40.0, pytest.approx(ended.series()["are"][40])]]
 
@@ -234,3 +233,20 @@ def test_errors_of_zero_can_be_drawn(tmp_path: Path) -> None:
     exact = simulate("non-private", str(file), observation="binomial", **TINY)
     assert exact["non-private"].are.tolist() == [0.0, 0.0]
     plot_errors(exact, tmp_path / "zero.png")
+
+
+def test_an_exhausted_budget_is_marked_in_both_panels(
+    result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The legend did not say when, and in the panel of errors the cross was hidden behind the lines."""
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path: figures.append(self))
+    records = {**result.records, "fast": replace(result["fast"], exhausted_at=np.full((2, 3), 7.0))}
+    plot_errors(replace(result, records=records), tmp_path / "errors.png")
+    for panel in figures[0].axes:
+        crosses = panel.collections[-1]
+        assert crosses.get_label() == "fast: budget exhausted at slot 7"
+        assert crosses.get_offsets()[0][0] == 7
+        assert crosses.get_zorder() > max(line.get_zorder() for line in panel.lines)
