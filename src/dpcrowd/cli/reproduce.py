@@ -93,6 +93,12 @@ def reproduce(as_json: bool, schemes: str | None, data: str | None, **settings: 
         f"{number} {PLURALS[outcome]}" for outcome, number in report.claims["summary"].items() if number
     )
     click.echo(f"\nclaims: {summary}\nreport: {report.page}")
+    if report.claims["models"]:
+        names = ", ".join(f"{entry['model']} ({entry['data']})" for entry in report.claims["models"])
+        click.echo(
+            f"note: filters knew {names}. The claims of the paper are about filters without a process model: judge "
+            "them without --model."
+        )
     for name, text in report.missing.items():
         click.echo(f"missing: {name}: {text}", err=True)
 

@@ -138,7 +138,14 @@ def test_a_model_goes_all_the_way_into_the_report(
     monkeypatch.setattr(reproduce_module, "make_plan", plan)
     words = ["8", "--quick", "--runs", "2", *folder, "--model", model]
     assert main(_words(tmp_path / "report", *words)) == 0
-    assert "report: " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "report: " in out
+    assert (
+        "note: filters knew model.toml (flu). The claims of the paper are about filters without a process model" in out
+    )
+    (entry,) = json.loads((tmp_path / "report" / "claims.json").read_text(encoding="utf-8"))["models"]
+    assert (entry["data"], entry["model"], entry["model_source"]) == ("flu", "model.toml", "drawn")
+    assert entry["in_sample_slots"] > 0, "programs that read the verdicts have to know"
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert "All filters know model.toml" in page
     assert (tmp_path / "report" / "figure8-partition.parquet").exists()

@@ -62,6 +62,7 @@ def write_report(
     """
     numbers = {drawing.figure.number for drawing in drawings}
     claims = claims_as_json(plan, numbers, judged) | {"coverage": [asdict(row) for row in coverage_rows]}
+    claims["models"] = sources.models_in_use(plan)
     page = page_template().render(
         version=__version__,
         plan=plan,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 from dpcrowd.experiments.points.plan import RunPlan
@@ -17,7 +18,7 @@ from dpcrowd.sim.data.span import is_drawn_anew
 from dpcrowd.sim.fitted import apply_model, in_sample_note, model_note, overlap
 from dpcrowd.sim.tuned import Tuned
 
-__all__ = ["MissingData", "data_notes", "data_table", "missing_data", "origins", "unused_tuning"]
+__all__ = ["MissingData", "data_notes", "data_table", "missing_data", "models_in_use", "origins", "unused_tuning"]
 
 
 BURN_IN = 20
@@ -66,6 +67,22 @@ def origins(plan: RunPlan) -> dict[str, str]:
         DATA_NAMES.get(name, name): " ".join(_origins(data, plan.tuned.get(name, ()), plan.models.get(name)))
         for name, data in plan.data.items()
     }
+
+
+def models_in_use(plan: RunPlan) -> list[dict[str, Any]]:
+    """Return the process models that filters know, by the names that `dpcrowd simulate --json` has for them."""
+    used = [(name, model) for name, model in plan.models.items() if name in plan.data]
+    return [
+        {
+            "data": name,
+            "model": model.file,
+            "model_source": model.source,
+            "model_span": model.span,
+            "model_season": str(model.season),
+            "in_sample_slots": overlap(model, apply_model(model, plan.data[name]), BURN_IN),
+        }
+        for name, model in used
+    ]
 
 
 def unused_tuning(plan: RunPlan) -> list[str]:
