@@ -125,6 +125,13 @@ def test_a_missing_option_is_named_as_it_is_typed(capsys: pytest.CaptureFixture[
     assert "--process-var" in capsys.readouterr().err
 
 
+def test_a_plan_of_nothing_says_what_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever has a model, or a network.toml with one, would look for levels that these have already."""
+    assert main(["plan"]) == 2
+    err = capsys.readouterr().err
+    assert all(option in err for option in ("--level", "--data", "--model", "network.toml", "--graph"))
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

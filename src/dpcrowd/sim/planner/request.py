@@ -216,7 +216,10 @@ def read_levels(
     """
     if data is None:
         if level is None:
-            raise BadInput("the expected level of each region is missing; give it (--level), or public data (--data).")
+            raise BadInput(
+                "the expected level of each region is missing; give it (--level), public data (--data), a process "
+                "model of dpcrowd fit (--model), or a network.toml with such a model (--graph)."
+            )
         if process_var is None:
             raise BadInput(
                 "the process variance Q is missing: the variance of the change of a region's count in one slot; give "
