@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,7 @@ def configure(
 ) -> SimulationConfig:
     """Check everything and build the configuration of a simulation.
 
-    servers           m; default: 50, or as many as the file of links has
+    servers           m; default: as many as the file of links, or a list of shares, has, else 50
     density           of the network, 2 links/(m (m - 1)); default: 0.1, or the lowest possible where that is higher;
                       ring, grid, complete and a file have their own
     window, horizon   w or T, in slots; default: the complete stream for finite schemes, 100 for window schemes
@@ -184,8 +184,7 @@ def configure(
         fitted, data = _with_model(fitted, data, file if model is None else None)
         learn = learn if learn is not None or model is not None or file is None else file.learn
     data = replace(data, notes=(*data.notes, *notes)) if notes else data
-    if is_share_file(shares):
-        shares, servers = _shares_of_file(shares, graph, servers, data, selected=regions is not None)
+    shares, servers = _sized_shares(shares, graph, servers, data, selected=regions is not None)
     network = network_spec(graph, servers, density, dynamic)
     if shares is None:
         known = None if file is None else file.shares_of(data.regions)
@@ -362,6 +361,29 @@ def _prepare_learning(
     return share_width
 
 
+def _sized_shares(
+    shares: SharesLike | None,
+    graph: str | os.PathLike[str],
+    servers: int | None,
+    data: DataSet,
+    *,
+    selected: bool,
+) -> tuple[SharesLike | None, int | None]:
+    """Return the shares, and the number of servers, which is that of a file or a list of shares unless it is stated."""
+    if is_share_file(shares):
+        return _shares_of_file(shares, graph, servers, data, selected=selected)
+    if servers is None and not _is_graph_file(graph) and _is_list_of_numbers(shares):
+        servers = len(shares)
+    return shares, servers
+
+
+def _is_list_of_numbers(shares: object) -> TypeGuard[Sequence[float]]:
+    """Whether shares are one number per server; others are checked later."""
+    if isinstance(shares, np.ndarray):
+        return shares.ndim == 1
+    return isinstance(shares, list | tuple) and all(isinstance(share, int | float | np.number) for share in shares)
+
+
 def _shares_of_file(
     path: str | os.PathLike[str], graph: str | os.PathLike[str], servers: int | None, data: DataSet, *, selected: bool
 ) -> tuple[Shares, int | None]:
@@ -390,12 +412,13 @@ def _kind_of_shares(kind: str) -> str:
 
 def _explicit_shares(shares: Any, servers: int, data: DataSet) -> Shares:
     """Return explicit shares, checked."""
-    if np.shape(shares) == (servers, len(data.regions)) == (data.slots, servers):
+    checked = checked_shares(shares, servers, data.slots, len(data.regions))
+    if checked.shape == (servers, len(data.regions)) == (data.slots, servers):
         raise BadInput(
-            f"shares of shape {np.shape(shares)} may be one per slot and server, or one per server and region; give "
+            f"shares of shape {checked.shape} may be one per slot and server, or one per server and region; give "
             "those of regions as a CSV file, or as an array (1, servers, regions)."
         )
-    return checked_shares(shares, servers, data.slots, len(data.regions))
+    return checked
 
 
 def _is_graph_file(graph: str | os.PathLike[str]) -> bool:

@@ -397,3 +397,19 @@ def test_results_name_shares_that_differ_by_region_and_do_not_blame_the_model() 
     assert any("relay learns the shares of every region from records" in note for note in learned.notes)
     assert [learned.setup[label]["share_width"] for label in ("relay", "duniform")] == [0.1, None]
     assert learned.notes[-1].startswith("the observation noise alone costs")
+
+
+def test_a_list_of_shares_says_how_many_servers_there_are(tmp_path: Path) -> None:
+    """A file of shares did so already; of a list, one had to count what it contains."""
+    data = np.full((12, 2), 50)
+    for shares in ([0.2, 0.3, 0.5], (0.2, 0.3, 0.5), np.array([0.2, 0.3, 0.5])):
+        assert configure("uniform", data, shares=shares, window=5).servers == 3
+    with pytest.raises(BadInput, match="one for each of 4 servers"):
+        configure("uniform", data, shares=[0.2, 0.3, 0.5], servers=4, window=5)
+    links = tmp_path / "links.txt"
+    links.write_text("0,1\n1,2\n2,3\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="one for each of 4 servers"):
+        configure("uniform", data, shares=[0.2, 0.3, 0.5], graph=links, window=5)
+    for wrong in ([], [0.2, [0.3]], np.array(0.5), ["a", "b"], [[0.2, 0.3], [0.4, 0.5]]):
+        with pytest.raises(BadInput):
+            configure("uniform", data, shares=wrong, window=5)
