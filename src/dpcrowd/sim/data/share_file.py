@@ -4,6 +4,9 @@
     clinic-a,north,0.6
     clinic-a,south,0.1
 
+Cells may be separated by semicolons or tabs, as in files of counts; the shares may then have a decimal comma, as
+spreadsheets write them.
+
 Servers are those of a network.toml, by their names, or numbers from 0; other names are numbered as they come. Every
 server needs a share in every region. Shares of a region that sum to 1 up to their rounding to six decimals are divided
 by their sum: they are a partition.
@@ -22,6 +25,7 @@ import numpy as np
 
 from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.sim.data.tables import delimiter_of
 
 __all__ = ["ShareFile", "is_share_file", "read_shares", "without_rounding"]
 
@@ -110,7 +114,8 @@ def read_shares(path: str | os.PathLike[str]) -> ShareFile:
         raise BadInput(f"cannot read the file of shares '{where}': {error.strerror or error}.") from None
     except UnicodeDecodeError:
         raise BadInput(f"the file of shares '{where}' is not UTF-8 text; give a CSV file.") from None
-    lines = csv.reader(text.splitlines())
+    delimiter = delimiter_of(text)
+    lines = csv.reader(text.splitlines(), delimiter=delimiter)
     header = [name.strip().lower() for name in next(lines, [])]
     if set(header) not in _COLUMNS or len(set(header)) < len(header):
         raise BadInput(
@@ -128,7 +133,8 @@ def read_shares(path: str | os.PathLike[str]) -> ShareFile:
         if key in values:
             place = f"server '{key[0]}'" + (f" in region '{key[1]}'" if key[1] is not None else "")
             raise BadInput(f"{here} has a second share of {place}; give one.")
-        values[key] = _share(cells["share"], here)
+        share = cells["share"] if delimiter == "," else cells["share"].replace(",", ".")
+        values[key] = _share(share, here)
     if not values:
         raise BadInput(f"'{where}' has no shares below its header; give one line per server, or server and region.")
     return ShareFile(where, tuple(dict.fromkeys(server for server, _ in values)), "region" in header, values)

@@ -20,7 +20,17 @@ from typing import Any
 from dpcrowd.errors import BadInput, MissingExtra
 from dpcrowd.sim.data.first_line import has_names, no_header_note
 
-__all__ = ["TIME_NAMES", "Cell", "Table", "file_names", "is_number", "not_csv", "read_table", "read_text"]
+__all__ = [
+    "TIME_NAMES",
+    "Cell",
+    "Table",
+    "delimiter_of",
+    "file_names",
+    "is_number",
+    "not_csv",
+    "read_table",
+    "read_text",
+]
 
 Cell = Any
 TIME_NAMES = frozenset({"", "week", "date", "time", "slot", "timestamp", "datetime", "day", "month", "hour", "year"})
@@ -99,6 +109,12 @@ def is_number(cell: Cell) -> bool:
     return "_" not in str(cell)  # Python reads 1_000 as a number, people do not write it
 
 
+def delimiter_of(text: str) -> str:
+    """Return what separates the cells of a CSV text, by its first line: a comma, a semicolon or a tab."""
+    first_line = text.partition("\n")[0]
+    return max(",;\t", key=first_line.count)  # the first of equals, so a file of one column gets the comma
+
+
 def not_csv(file: str, line: int, error: csv.Error) -> BadInput:
     """Return what is wrong with a line that the reader of CSV refuses."""
     if "new-line character" in str(error):
@@ -111,9 +127,7 @@ def not_csv(file: str, line: int, error: csv.Error) -> BadInput:
 
 def _csv(path: Path, *, skip_blank: bool, header: bool | None) -> Table:
     text = read_text(path)
-    first_line = text.partition("\n")[0]
-    delimiter = max(",;\t", key=first_line.count)  # the first of equals, so a file of one column gets the comma
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter_of(text), strict=True)
     rows: list[list[str]] = []
     numbers: list[int] = []
     try:

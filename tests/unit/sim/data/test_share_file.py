@@ -46,6 +46,12 @@ def test_every_pair_of_server_and_region_has_its_share(tmp_path: Path) -> None:
     assert read_shares(numbered).shares(None, ["x"]).tolist() == [0.7, 0.3]
 
 
+@pytest.mark.parametrize("text", ["server;share\na;0.25\nb;0,75\n", "server\tshare\na\t0.25\nb\t0.75\n"])
+def test_cells_are_separated_as_in_files_of_counts(text: str, tmp_path: Path) -> None:
+    """A spreadsheet writes counts and shares alike; only the counts could be read."""
+    assert read_shares(written(tmp_path, text)).shares(None, ["x"]).tolist() == [0.25, 0.75]
+
+
 def test_rounded_shares_are_a_partition(tmp_path: Path) -> None:
     """Three servers with a third each, written with six decimals, would otherwise overlap."""
     file = written(tmp_path, "server,share\na,0.333333\nb,0.333333\nc,0.333333\n")
