@@ -29,6 +29,8 @@ _VIEWS = {
     "median": "median view of the estimates, the numbers that are closest most often:",
 }
 
+_ROUNDING = 1e-12  # below it, a number is a 0 that was rounded, such as the consensus error of one common estimate
+
 _OPTIONAL = "--share-width"  # its number may be left out
 _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itself reports, and no guarantee."
 
@@ -392,6 +394,8 @@ def _half_width(metric: dict[str, Any]) -> float | None:
 def _number(value: float | None) -> str:
     if value is None:
         return "–"
-    if value != 0 and abs(value) < 1e-6:
+    if abs(value) < _ROUNDING:
+        return "0"
+    if abs(value) < 1e-6:
         return f"{value:.0e}"
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"

@@ -294,7 +294,8 @@ def test_the_table_fits_a_narrow_terminal(
         (None, "–"),
         (0.0, "0"),
         (0.012345678, "0.01235"),
-        (7.12e-13, "7e-13"),
+        (7.12e-13, "0"),
+        (7.12e-10, "7e-10"),
         (9999.4, "9999"),
         (12231.4, "12,231"),
         (1.0, "1"),
@@ -302,7 +303,7 @@ def test_the_table_fits_a_narrow_terminal(
     ],
 )
 def test_numbers_are_short(value: float | None, shown: str) -> None:
-    """Four digits are what 50 runs can tell; rounding errors show as such, and thousands stay readable."""
+    """Four digits are what 50 runs can tell; a rounded 0 is 0, and thousands stay readable."""
     assert _number(value) == shown
 
 
