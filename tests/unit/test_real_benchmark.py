@@ -44,3 +44,15 @@ def test_relay_without_a_model_has_a_line_of_its_own(real: ModuleType) -> None:
     assert "below relay without a model: 1 of 1 cells" in real.report(
         [*rows, _row("relay", "none", 0.4)], markdown=False
     )
+
+
+def test_every_scheme_has_its_errors(real: ModuleType) -> None:
+    """Of schemes other than relay the report had the coverage only; whoever doubted a rank had to read the JSON."""
+    rows = [_row("relay", "model, groups", 0.2), _row("dsample", "none", float("nan")), _row("past", "model", 0.1)]
+    rows[1]["coverage"] = None
+    text = real.report(rows, markdown=True)
+    assert text.splitlines()[2:5] == [
+        "| flu | partition | 1 | past | model | 0.1 | 0.1 | 1 | 0.95 |",
+        "| flu | partition | 1 | relay | model, groups | 0.2 | 0.2 | 1 | 0.95 |",
+        "| flu | partition | 1 | dsample | none | nan | nan | 1 |  |",
+    ]
