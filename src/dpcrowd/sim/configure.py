@@ -5,21 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Shares
-from dpcrowd.errors import BadInput, check_switches, unknown_name, whole_number
+from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import Observation
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SECOND
-from dpcrowd.network.adjacency import parse_adjacency
-from dpcrowd.network.density import lowest_density
-from dpcrowd.network.topologies import TOPOLOGIES
-from dpcrowd.plugins import find_plugin, installed, make_scheme
+from dpcrowd.plugins import make_scheme
 from dpcrowd.privacy import Accounting, Users
 from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.registry import SCHEMES
@@ -29,23 +24,18 @@ from dpcrowd.sim.adopted import adopt_crowd_settings, adopt_model, differing_set
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
-from dpcrowd.sim.data.people import checked_turnover
-from dpcrowd.sim.data.share_file import is_share_file, read_shares
-from dpcrowd.sim.data.shares import KINDS, checked_composition, checked_share_width, checked_shares, is_partition
+from dpcrowd.sim.data.shares import checked_composition, checked_share_width, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.data.times import slot_times
 from dpcrowd.sim.fitted import apply_model, by_position
+from dpcrowd.sim.network_choice import network_spec
 from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
-from dpcrowd.sim.topology import NetworkSpec
+from dpcrowd.sim.share_choice import SharesLike, explicit_shares, is_changing, kind_of_shares, sized_shares, turnover_of
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
-__all__ = ["Data", "Schemes", "SharesLike", "TuningLike", "configure", "network_spec"]
+__all__ = ["Data", "Schemes", "SharesLike", "TuningLike", "configure"]
 
-_SERVERS = 50
-_MOST_SERVERS = 10_000_000
-_DENSITY = 0.1
-_TURNOVER = 0.05
 _OBSERVED_AS_PEOPLE = (
     "each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
     "observation=paper gives the one before."
@@ -53,7 +43,6 @@ _OBSERVED_AS_PEOPLE = (
 _SHARES_OF_FILE = "shares are those of '{file}'; shares=uniform draws them."
 
 Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
-SharesLike = str | os.PathLike[str] | Sequence[float] | Sequence[Sequence[float]] | Shares
 Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
 TuningLike = Tuning | Tuned | dict[str, Any] | str | os.PathLike[str]
 
@@ -184,16 +173,14 @@ def configure(
         fitted, data = _with_model(fitted, data, file if model is None else None)
         learn = learn if learn is not None or model is not None or file is None else file.learn
     data = replace(data, notes=(*data.notes, *notes)) if notes else data
-    shares, servers = _sized_shares(shares, graph, servers, data, selected=regions is not None)
+    shares, servers = sized_shares(shares, graph, servers, data, selected=regions is not None)
     network = network_spec(graph, servers, density, dynamic)
     if shares is None:
         known = None if file is None else file.shares_of(data.regions)
         shares = "uniform" if known is None else known
         if known is not None:
             data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
-    known_shares = (
-        _kind_of_shares(shares) if isinstance(shares, str) else _explicit_shares(shares, network.servers, data)
-    )
+    known_shares = kind_of_shares(shares) if isinstance(shares, str) else explicit_shares(shares, network.servers, data)
     one_server = isinstance(data, CheckIns) or (
         known_shares == "partition" if isinstance(known_shares, str) else is_partition(known_shares)
     )
@@ -206,7 +193,7 @@ def configure(
     labelled = _with_labels(schemes)
     by_name = any(scheme == Relay.name for _, scheme in labelled)
     usable = {
-        "turnover": users == "pinned" and observation == "binomial" and not _is_changing(known_shares),
+        "turnover": users == "pinned" and observation == "binomial" and not is_changing(known_shares),
         "groups": by_name,
         "share_width": by_name and one_server and reach in (None, "all"),
     }
@@ -260,7 +247,7 @@ def configure(
         median=median,
         fitted=fitted,
         learn=fitted is not None if learn is None else learn,
-        turnover=_turnover(turnover, users, observation, known_shares),
+        turnover=turnover_of(turnover, users, observation, known_shares),
         composition=None if composition is None else checked_composition(composition),
         share_width=share_width,
     )
@@ -359,96 +346,6 @@ def _prepare_learning(
     if any(scheme == Relay.name for _, scheme in labelled):
         relay_options["reach"] = "all"
     return share_width
-
-
-def _sized_shares(
-    shares: SharesLike | None,
-    graph: str | os.PathLike[str],
-    servers: int | None,
-    data: DataSet,
-    *,
-    selected: bool,
-) -> tuple[SharesLike | None, int | None]:
-    """Return the shares, and the number of servers, which is that of a file or a list of shares unless it is stated."""
-    if is_share_file(shares):
-        return _shares_of_file(shares, graph, servers, data, selected=selected)
-    if servers is None and not _is_graph_file(graph) and _is_list_of_numbers(shares):
-        servers = len(shares)
-    return shares, servers
-
-
-def _is_list_of_numbers(shares: object) -> TypeGuard[Sequence[float]]:
-    """Whether shares are one number per server; others are checked later."""
-    if isinstance(shares, np.ndarray):
-        return shares.ndim == 1
-    return isinstance(shares, list | tuple) and all(isinstance(share, int | float | np.number) for share in shares)
-
-
-def _shares_of_file(
-    path: str | os.PathLike[str], graph: str | os.PathLike[str], servers: int | None, data: DataSet, *, selected: bool
-) -> tuple[Shares, int | None]:
-    """Return the shares of a CSV file, and the number of servers, which is that of the file unless it is stated."""
-    file = read_shares(path)
-    if servers is None and not _is_graph_file(graph):
-        servers = len(file.servers)
-    names = read_network_file(graph).names if is_network_file(graph) else None
-    number = network_spec(graph, None, None, None).servers if servers is None else servers
-    if names is None and number != len(file.servers):
-        source = "--servers (servers=)" if servers is not None else f"'{os.fspath(graph)}'"
-        raise BadInput(
-            f"'{file.path}' has shares of {len(file.servers)} servers, but the simulation has {number}, by {source}; "
-            f"give a share for each of {number} servers, or simulate {len(file.servers)}."
-        )
-    return file.shares(names, data.regions, selected=selected), servers
-
-
-def _kind_of_shares(kind: str) -> str:
-    """Return how shares are drawn, checked."""
-    if kind not in KINDS:
-        problem = unknown_name("kind of shares", kind, KINDS)
-        raise BadInput(f"{problem} A CSV file (*.csv) with the columns server,share is allowed, too.")
-    return str(kind)
-
-
-def _explicit_shares(shares: Any, servers: int, data: DataSet) -> Shares:
-    """Return explicit shares, checked."""
-    checked = checked_shares(shares, servers, data.slots, len(data.regions))
-    if checked.shape == (servers, len(data.regions)) == (data.slots, servers):
-        raise BadInput(
-            f"shares of shape {checked.shape} may be one per slot and server, or one per server and region; give "
-            "those of regions as a CSV file, or as an array (1, servers, regions)."
-        )
-    return checked
-
-
-def _is_graph_file(graph: str | os.PathLike[str]) -> bool:
-    """Whether the links, and with them the number of servers, come from a file."""
-    name = os.fspath(graph)
-    return name not in TOPOLOGIES and Path(name).exists()
-
-
-def _is_changing(shares: str | Shares) -> bool:
-    """Whether the shares are others in every slot."""
-    return shares == "per-slot" if isinstance(shares, str) else shares.ndim == 2
-
-
-def _turnover(turnover: float | None, users: Users, observation: Observation, shares: str | Shares) -> float:
-    """Return the turnover of a simulation; 1 where users roam, or where counts do not come from people who stay."""
-    changing = _is_changing(shares)
-    if turnover is not None:
-        checked_turnover(turnover)
-        if turnover < 1.0 and changing:
-            raise BadInput(f"turnover={turnover:g} is for constant shares, but these change in every slot.")
-        if turnover < 1.0 and users == "roaming":
-            raise BadInput(f"turnover={turnover:g} is for pinned users; roaming users choose a server in every slot.")
-        if turnover < 1.0 and observation == "paper":
-            raise BadInput(
-                f"turnover={turnover:g} is for binomial counts; the paper's observation has no people. Give "
-                "observation=binomial, or leave the turnover out."
-            )
-    if users == "roaming" or observation == "paper" or changing:
-        return 1.0
-    return _TURNOVER if turnover is None else float(turnover)
 
 
 def _with_reach(config: SimulationConfig, entrant: Entrant) -> Entrant:
@@ -560,40 +457,3 @@ def _merge_tuning(base: Tuning, changes: Tuning | dict[str, Any] | None) -> Tuni
         if name not in names:
             raise unknown_name("tuning parameter", name, names)
     return replace(base, **(changes or {}))
-
-
-def network_spec(
-    graph: str | os.PathLike[str], servers: int | None, density: float | None, dynamic: bool | None
-) -> NetworkSpec:
-    """Return the network of a named graph or of a file; None: the defaults of `configure`."""
-    check_switches(dynamic=dynamic)
-    name = os.fspath(graph)
-    own = name in TOPOLOGIES
-    plugin = None if own or Path(name).exists() else find_plugin("topology", name)
-    if not own and plugin is None and name and (Path(name).suffix or Path(name).exists()):
-        return _network_from_file(Path(name), servers, dynamic)
-    names = [topology for topology in TOPOLOGIES if topology != "file"]
-    if name not in names and plugin is None:
-        error = unknown_name("graph", name, [*names, *installed("topology")])
-        raise BadInput(f"{error} The path of a file of links is allowed too.")
-    servers = _SERVERS if servers is None else servers
-    whole_number("servers", servers, 2, _MOST_SERVERS)
-    if density is None:
-        lowest = lowest_density(servers) if name == "random" else min(1.0, 2.0 / (servers - 1))
-        density = max(_DENSITY, lowest)
-    return NetworkSpec(name, servers, density, name == "random" if dynamic is None else dynamic)
-
-
-def _network_from_file(path: Path, servers: int | None, dynamic: bool | None) -> NetworkSpec:
-    if dynamic:
-        raise BadInput(f"the network of '{path}' is fixed and cannot be dynamic; leave dynamic out.")
-    try:
-        text = read_network_file(path).text if is_network_file(path) else path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadInput(f"graph file '{path}' is not UTF-8 text; give links 'a,b[,latency_ms]', one per line.") from None
-    except OSError as error:
-        raise BadInput(f"cannot read graph file '{path}': {error.strerror or error}.") from None
-    try:
-        return NetworkSpec("file", parse_adjacency(text, servers).servers, text=text)
-    except BadInput as error:
-        raise BadInput(f"graph file '{path}': {error}") from None

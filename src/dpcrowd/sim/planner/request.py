@@ -29,7 +29,7 @@ from dpcrowd.schemes.relay import Hops, Relay
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.adopted import NO_MODEL
 from dpcrowd.sim.config import DEFAULT_WINDOW, SimulationConfig
-from dpcrowd.sim.configure import configure, network_spec
+from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.draw import load
 from dpcrowd.sim.data.observe import KINDS as OBSERVATIONS
@@ -37,6 +37,7 @@ from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import believed
 from dpcrowd.sim.data.shares import KINDS as DRAWN_SHARES
 from dpcrowd.sim.data.synthetic import SyntheticData
+from dpcrowd.sim.network_choice import network_spec
 from dpcrowd.sim.planner.moving import change_covariances
 from dpcrowd.sim.planner.replay import Series
 

@@ -1,0 +1,111 @@
+"""Shares and turnover of a simulation, from what a user asks for: how shares are drawn, numbers, or a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from dpcrowd.arrays import Shares
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.filters import Observation
+from dpcrowd.privacy import Users
+from dpcrowd.sim.data import DataSet
+from dpcrowd.sim.data.people import checked_turnover
+from dpcrowd.sim.data.share_file import is_share_file, read_shares
+from dpcrowd.sim.data.shares import KINDS, checked_shares
+from dpcrowd.sim.network_choice import is_graph_file, network_spec
+from dpcrowd.sim.network_file import is_network_file, read_network_file
+
+__all__ = ["SharesLike", "explicit_shares", "is_changing", "kind_of_shares", "sized_shares", "turnover_of"]
+
+_TURNOVER = 0.05
+"""The part of the pinned users who are replaced per slot, if nobody says it."""
+
+SharesLike = str | os.PathLike[str] | Sequence[float] | Sequence[Sequence[float]] | Shares
+
+
+def sized_shares(
+    shares: SharesLike | None,
+    graph: str | os.PathLike[str],
+    servers: int | None,
+    data: DataSet,
+    *,
+    selected: bool,
+) -> tuple[SharesLike | None, int | None]:
+    """Return the shares, and the number of servers, which is that of a file or a list of shares unless it is stated."""
+    if is_share_file(shares):
+        return _shares_of_file(shares, graph, servers, data, selected=selected)
+    if servers is None and not is_graph_file(graph) and _is_list_of_numbers(shares):
+        servers = len(shares)
+    return shares, servers
+
+
+def _is_list_of_numbers(shares: object) -> TypeGuard[Sequence[float]]:
+    """Whether shares are one number per server; others are checked later."""
+    if isinstance(shares, np.ndarray):
+        return shares.ndim == 1
+    return isinstance(shares, list | tuple) and all(isinstance(share, int | float | np.number) for share in shares)
+
+
+def _shares_of_file(
+    path: str | os.PathLike[str], graph: str | os.PathLike[str], servers: int | None, data: DataSet, *, selected: bool
+) -> tuple[Shares, int | None]:
+    """Return the shares of a CSV file, and the number of servers, which is that of the file unless it is stated."""
+    file = read_shares(path)
+    if servers is None and not is_graph_file(graph):
+        servers = len(file.servers)
+    names = read_network_file(graph).names if is_network_file(graph) else None
+    number = network_spec(graph, None, None, None).servers if servers is None else servers
+    if names is None and number != len(file.servers):
+        source = "--servers (servers=)" if servers is not None else f"'{os.fspath(graph)}'"
+        raise BadInput(
+            f"'{file.path}' has shares of {len(file.servers)} servers, but the simulation has {number}, by {source}; "
+            f"give a share for each of {number} servers, or simulate {len(file.servers)}."
+        )
+    return file.shares(names, data.regions, selected=selected), servers
+
+
+def kind_of_shares(kind: str) -> str:
+    """Return how shares are drawn, checked."""
+    if kind not in KINDS:
+        problem = unknown_name("kind of shares", kind, KINDS)
+        raise BadInput(f"{problem} A CSV file (*.csv) with the columns server,share is allowed, too.")
+    return str(kind)
+
+
+def explicit_shares(shares: Any, servers: int, data: DataSet) -> Shares:
+    """Return explicit shares, checked."""
+    checked = checked_shares(shares, servers, data.slots, len(data.regions))
+    if checked.shape == (servers, len(data.regions)) == (data.slots, servers):
+        raise BadInput(
+            f"shares of shape {checked.shape} may be one per slot and server, or one per server and region; give "
+            "those of regions as a CSV file, or as an array (1, servers, regions)."
+        )
+    return checked
+
+
+def is_changing(shares: str | Shares) -> bool:
+    """Whether the shares are others in every slot."""
+    return shares == "per-slot" if isinstance(shares, str) else shares.ndim == 2
+
+
+def turnover_of(turnover: float | None, users: Users, observation: Observation, shares: str | Shares) -> float:
+    """Return the turnover of a simulation; 1 where users roam, or where counts do not come from people who stay."""
+    changing = is_changing(shares)
+    if turnover is not None:
+        checked_turnover(turnover)
+        if turnover < 1.0 and changing:
+            raise BadInput(f"turnover={turnover:g} is for constant shares, but these change in every slot.")
+        if turnover < 1.0 and users == "roaming":
+            raise BadInput(f"turnover={turnover:g} is for pinned users; roaming users choose a server in every slot.")
+        if turnover < 1.0 and observation == "paper":
+            raise BadInput(
+                f"turnover={turnover:g} is for binomial counts; the paper's observation has no people. Give "
+                "observation=binomial, or leave the turnover out."
+            )
+    if users == "roaming" or observation == "paper" or changing:
+        return 1.0
+    return _TURNOVER if turnover is None else float(turnover)
