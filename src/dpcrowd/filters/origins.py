@@ -36,7 +36,15 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.groups import leads
 from dpcrowd.filters.observation import Observation
-from dpcrowd.filters.records import RecordTable, Reference, held_pairs, lists_of_one_type, pair_var, squared_residuals
+from dpcrowd.filters.records import (
+    RecordTable,
+    Reference,
+    held_pairs,
+    lists_of_one_type,
+    pair_var,
+    squared_residuals,
+    sum_over_regions,
+)
 from dpcrowd.kernels.engine import Engine, compiled
 from dpcrowd.kernels.records import judge_origins, judge_origins_by_bits
 
@@ -156,14 +164,10 @@ def _without_deviations(
     persistence: float,
 ) -> Floats:
     """Return the residuals (pairs,) with the bound for deviations that stay at `SUSPECT`."""
-    share, regions = table.by_region[origins], table.noisy.shape[1]
+    share = table.by_region[origins]
     total = variance + share * share * table.totals(mean_var[rows], origins)
     part = (variance - table.var[origins][:, None]) / total
-    once = part * part if table.groups is None else part * part * leads(table.groups[origins])
-    staying = np.zeros(len(rows))
-    for k in range(regions):
-        staying = staying + once[:, k]
-    number = regions if table.groups is None else leads(table.groups[origins]).sum(axis=1)
+    staying, number = sum_over_regions(part * part, origins, table)
     ninth = persistence * 2.0 * staying / (number * number) / 9.0
     root = 1.0 - ninth + _TAIL * np.sqrt(ninth)
     bound = np.maximum(root * root * root, SUSPECT)

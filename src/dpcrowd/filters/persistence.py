@@ -52,7 +52,7 @@ __all__ = [
     "ordered_sum",
     "partitioned_information",
     "persistent_gain",
-    "unexplained",
+    "remainder",
 ]
 
 _SUM_TOLERANCE = 1e-6
@@ -152,11 +152,11 @@ def partitioned_information(records: PersistentRecords) -> tuple[Floats, Floats]
     share = records.shares[records.origins]
     weighted = share / (records.noise_var + share * records.people)
     a, y = ordered_sum(weighted * share), ordered_sum(weighted * records.noisy)
-    divisor = unexplained(a, records.people)
+    divisor = remainder(a, records.people)
     return y / divisor, a / divisor
 
 
-def unexplained(a: Floats, people: Floats) -> Floats:
+def remainder(a: Floats, people: Floats) -> Floats:
     """Return 1 - A r, at least so much that rounding makes nothing certain."""
     return np.asarray(np.maximum(1.0 - a * people, _LEAST_PART))
 

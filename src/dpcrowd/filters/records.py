@@ -58,6 +58,7 @@ __all__ = [
     "record_sums",
     "single_sums",
     "squared_residuals",
+    "sum_over_regions",
 ]
 
 
@@ -361,12 +362,23 @@ def squared_residuals(
     share = table.by_region[origins]
     residual = table.values(origins) - share * table.totals(mean[rows], origins)
     squared = residual * residual / (variance + share * share * table.totals(mean_var[rows], origins))
-    once = squared if table.groups is None else squared * leads(table.groups[origins])
-    total = np.zeros(len(rows))
-    for k in range(squared.shape[1]):  # one after the other, as the compiled loop does
-        total = total + once[:, k]
-    number = squared.shape[1] if table.groups is None else leads(table.groups[origins]).sum(axis=1)
+    total, number = sum_over_regions(squared, origins, table)
     return squared, total / number
+
+
+def sum_over_regions(
+    values: Floats, origins: NDArray[np.integer], table: RecordTable
+) -> tuple[Floats, int | NDArray[np.float64]]:
+    """Return the sums of values (pairs, d) over the regions of each record, (pairs,), and how many regions that are.
+
+    The sum of a group counts once. Regions are added one after the other, as the compiled loop does.
+    """
+    first = None if table.groups is None else leads(table.groups[origins])
+    once = values if first is None else values * first
+    total = np.zeros(len(values))
+    for k in range(values.shape[1]):
+        total = total + once[:, k]
+    return total, values.shape[1] if first is None else first.sum(axis=1)
 
 
 def _guard(

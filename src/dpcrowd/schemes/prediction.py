@@ -38,7 +38,7 @@ from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.filters.observation import ROUNDING
-from dpcrowd.filters.persistence import are_partitioned, unexplained
+from dpcrowd.filters.persistence import are_partitioned, remainder
 from dpcrowd.privacy import Guarantee, noise_var
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import samples_due
@@ -95,7 +95,7 @@ class PublicFacts:
     count_var  (d,) Q in the paper's variance of a count, H^2 Q, if it is not that of the model
     selection  which regions are predicted; None: all of a few, or some from the calmest to the liveliest of many
     turnover   the part of a server's users who are replaced per slot; 1: everybody, deviations are fresh in every slot
-    cancelling whether it counts that fresh deviations of partitioned servers sum to 0
+    cancellation  whether it counts that fresh deviations of partitioned servers sum to 0
     """
 
     guarantee: Guarantee
@@ -111,7 +111,7 @@ class PublicFacts:
     selection: Ints | None = None
     blocks: int = 1
     turnover: float = 1.0
-    cancelling: bool = True
+    cancellation: bool = True
 
     @property
     def users_stay(self) -> bool:
@@ -119,10 +119,10 @@ class PublicFacts:
         return self.turnover < 1.0 and self.observation == "binomial" and self.form == "diagonal"
 
     @cached_property
-    def cancelled(self) -> Bools:
+    def cancelling_regions(self) -> Bools:
         """Return in which of these regions fresh deviations of all servers sum to 0, (1,) or (regions,)."""
         partition = are_partitioned(self.shares_of_regions)
-        return partition & (self.cancelling and self.turnover == 1.0 and self.observation == "binomial")
+        return partition & (self.cancellation and self.turnover == 1.0 and self.observation == "binomial")
 
     @cached_property
     def regions(self) -> Ints:
@@ -230,9 +230,9 @@ def _pass(total: Floats, information: Floats, a2: Floats, q: Floats) -> Floats:
 def _information(facts: PublicFacts, samples: int, slots: int) -> list[Floats]:
     """Return I_a for a = 0, ..., D as arrays (slots, receivers, regions)."""
     sums = arrived_sums(facts, samples, slots, record_weights(facts, samples))
-    if facts.cancelled.any():  # `filters.persistence.partitioned_information`
-        people = np.where(facts.cancelled, facts.expected, 0.0)
-        sums = [information / unexplained(information, people) for information in sums]
+    if facts.cancelling_regions.any():  # `filters.persistence.partitioned_information`
+        people = np.where(facts.cancelling_regions, facts.expected, 0.0)
+        sums = [information / remainder(information, people) for information in sums]
     return sums
 
 
@@ -251,7 +251,7 @@ def record_weights(facts: PublicFacts, samples: int) -> Floats:
     if facts.observation == "paper":
         spread = np.square(shares) * facts.paper_var
     else:
-        spread = shares * np.where(facts.cancelled, 1.0, 1.0 - shares) * facts.expected
+        spread = shares * np.where(facts.cancelling_regions, 1.0, 1.0 - shares) * facts.expected
     noise = record_noise(facts, samples)
     return np.asarray(np.square(shares) / (facts.alpha * noise + np.maximum(spread, ROUNDING)))
 

@@ -106,7 +106,7 @@ def _information(setting: Setting, samples: int) -> Floats:
         count_var=setting.model.one_step_var,
         selection=np.arange(regions),
     )
-    if setting.turnover == 1.0 and setting.share_width == 0.0 and not facts.cancelled.any():
+    if setting.turnover == 1.0 and setting.share_width == 0.0 and not facts.cancelling_regions.any():
         return np.asarray(record_weights(facts, samples).sum(axis=0))
     # The deviations of servers that share all people cancel, and the noise alone is left; so it is where users stay.
     noise = max(setting.tuning.alpha * record_noise(facts, samples), 1e-12)

@@ -2,7 +2,7 @@
 
 Where users stay, deviations persist: the records of a slot are fused as `filters.persistence` does it. Where everybody
 is drawn anew in every slot, nothing has to be remembered, but the deviations of servers among which all users are
-divided still sum to 0 in each slot: `cancelled_sums`.
+divided still sum to 0 in each slot: `partition_sums`.
 
 Everything is a function of the set of records, summed in order of their origins: servers with the same records have
 the same memory of deviations, whichever arrived late.
@@ -30,12 +30,12 @@ from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = [
-    "cancelled_sums",
     "deviations_cancel",
     "equivalent_sums",
     "fuse_deviations",
     "keep_final_deviations",
     "move_deviations",
+    "partition_sums",
     "slot_records",
 ]
 
@@ -48,7 +48,7 @@ def deviations_cancel(state: RelayState, slot: int) -> bool:
     return bool(are_partitioned(_shares_by_run(state, slot)).any())
 
 
-def cancelled_sums(
+def partition_sums(
     state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], reference: Reference, engine: Engine
 ) -> tuple[Floats, Floats]:
     """Return y and Y (N, d) of a slot's records, where the deviations of partitioned servers sum to 0.

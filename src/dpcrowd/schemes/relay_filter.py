@@ -29,12 +29,12 @@ from dpcrowd.network.bit_spread import Words
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.records import ungrouped
 from dpcrowd.schemes.relay_deviations import (
-    cancelled_sums,
     deviations_cancel,
     equivalent_sums,
     fuse_deviations,
     keep_final_deviations,
     move_deviations,
+    partition_sums,
 )
 from dpcrowd.schemes.relay_shares import (
     fuse_learned,
@@ -177,7 +177,7 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     if not matrix and deviations_cancel(state, slot):
         reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
         doubted = prior_var * _doubt(state, place)[:, None]
-        sums = cancelled_sums(state, slot, active, (prior, doubted), reference, engine)
+        sums = partition_sums(state, slot, active, (prior, doubted), reference, engine)
         mean, var = update(prior, doubted, *sums)
         _put(state, place, active, mean, var)
         return
@@ -193,7 +193,7 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     if state.table(slot).groups is None:
         rows = np.ones_like(active)
         if deviations_cancel(state, slot):
-            sums = cancelled_sums(state, slot, active, (prior, spread), reference, engine)
+            sums = partition_sums(state, slot, active, (prior, spread), reference, engine)
             state.y[place], state.info[place] = sums
         diagonal(full)[:] = state.info[place]
     state.mean[place][rows], state.mean_var[place][rows], state.known[place][rows] = update_matrix(
@@ -230,7 +230,7 @@ def _filter_bank(
         sums = equivalent_sums(doubted, _fuse(state, slot, active, doubted, reference, engine))
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
     elif deviations_cancel(state, slot):
-        sums = cancelled_sums(state, slot, active, (prior, prior_var * doubt), reference, engine)
+        sums = partition_sums(state, slot, active, (prior, prior_var * doubt), reference, engine)
         state.y[place], state.info[place] = sums
     priors.var *= doubt
     y, info, grouped = _apart(state.y[place], state.info[place], by_groups)

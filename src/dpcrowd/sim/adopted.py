@@ -31,7 +31,7 @@ __all__ = [
     "differing_settings",
     "same_setting",
     "setting_text",
-    "unknown_turnover",
+    "turnover_note",
 ]
 
 NO_MODEL = "none"
@@ -119,7 +119,7 @@ def differing_settings(file: NetworkFile, used: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def unknown_turnover(file: NetworkFile, turnover: float) -> list[str]:
+def turnover_note(file: NetworkFile, turnover: float) -> list[str]:
     """Return a note if users of a simulation stay, and servers of the file's network would not know it."""
     if turnover == 1.0 or "reach" not in file.settings or "turnover" in file.crowd:
         return []

@@ -20,7 +20,7 @@ from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.tuning import Tuning
-from dpcrowd.sim.adopted import adopt_crowd_settings, adopt_model, differing_settings, unknown_turnover
+from dpcrowd.sim.adopted import adopt_crowd_settings, adopt_model, differing_settings, turnover_note
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
@@ -272,7 +272,7 @@ def _with_differences(
     elif config.fitted is None and tuned is None:
         used["process_var"] = "of the data"
     turnover = config.turnover if any(isinstance(entrant.scheme, Relay) for entrant in config.entrants) else 1.0
-    notes = (*config.data.notes, *differing_settings(file, used), *unknown_turnover(file, turnover))
+    notes = (*config.data.notes, *differing_settings(file, used), *turnover_note(file, turnover))
     return replace(config, data=replace(config.data, notes=notes))
 
 

@@ -56,7 +56,7 @@ def test_deviations_of_a_partition_cancel_where_all_servers_are_heard() -> None:
     noise = 3 * 2 * (12 / 120.0) ** 2  # at most, of three records
     assert (np.square(predicted_deviation(facts(0.02, **together), [12])[0]) <= noise + 1.0).all()
     assert (np.square(predicted_deviation(facts(1.0, **together), [12])[0]) <= noise).all()
-    apart = facts(1.0, cancelling=False, **together)
+    apart = facts(1.0, cancellation=False, **together)
     assert (predicted_deviation(apart, [12])[0] > 1.5).all()
 
 

@@ -213,7 +213,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             form=self.method.form,
             level=level if model.course is None else model.course.profile.mean(axis=0),
             turnover=1.0 if self.method.turnover is None else self.method.turnover,
-            cancelling=False,  # earlier versions did not know it, and would compute another number of samples
+            cancellation=False,  # earlier versions did not know it, and would compute another number of samples
         )
 
     @property

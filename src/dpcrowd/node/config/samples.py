@@ -45,7 +45,7 @@ _RECORDS = {
     "share_width": ("0.0", "relay: typical relative error of shares; above 0, servers learn them"),
 }
 """The settings of relay with their defaults, and what they mean."""
-_STAYING = (
+_TURNOVER_COMMENT = (
     "#- turnover = 0.05\t# relay: state it where users stay for several slots, or intervals may be too narrow: "
     "the part of them who are replaced per slot"
 )
@@ -283,7 +283,7 @@ def _records(values: Mapping[str, object], *, may_stay: bool = False) -> str:
         for name, (default, text) in _RECORDS.items()
     ]
     if may_stay and values.get("turnover") is None:
-        lines.append(_STAYING)
+        lines.append(_TURNOVER_COMMENT)
     return "\n".join(lines)
 
 

@@ -27,7 +27,7 @@ from typing import TypeVar
 import numpy as np
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.persistence import unexplained
+from dpcrowd.filters.persistence import remainder
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.prediction import PublicFacts, arrived_sums, record_noise, record_weights
 
@@ -123,19 +123,19 @@ def _arriving_records(facts: PublicFacts, samples: int, slots: int) -> list[_Rec
     noise = record_noise(facts, samples) / np.square(shares)
     spread = np.ones_like(shares)
     if facts.observation != "paper":
-        spread = np.where(facts.cancelled, 1.0, 1.0 - shares) / shares
+        spread = np.where(facts.cancelling_regions, 1.0, 1.0 - shares) / shares
     squares = np.square(weights)
     values = (weights, squares * noise, squares * spread, EXCESS * np.square(squares * noise))
     sums = [_of_changing_links(arrived_sums(facts, samples, slots, value), facts.blocks) for value in values]
     records = [_Records(*of_age) for of_age in zip(*sums, strict=True)]
-    return [_cancelled(facts, of_age) for of_age in records] if facts.cancelled.any() else records
+    return [_with_cancellation(facts, of_age) for of_age in records] if facts.cancelling_regions.any() else records
 
 
-def _cancelled(facts: PublicFacts, records: _Records) -> _Records:
+def _with_cancellation(facts: PublicFacts, records: _Records) -> _Records:
     """Return the same, where fresh deviations of all servers sum to 0: see `filters.persistence`."""
     information = records.information
-    divisor = unexplained(information, np.where(facts.cancelled, facts.expected, 0.0))
-    in_common = np.where(facts.cancelled, np.square(information), 0.0)
+    divisor = remainder(information, np.where(facts.cancelling_regions, facts.expected, 0.0))
+    in_common = np.where(facts.cancelling_regions, np.square(information), 0.0)
     return _Records(
         information / divisor,
         records.noise / divisor**2,

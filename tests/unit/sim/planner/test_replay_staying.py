@@ -94,7 +94,7 @@ def test_fresh_users_who_are_divided_among_servers(samples: int) -> None:
     staying = replace(fresh, turnover=1.0 - 1e-9)
     expected = errors_on_staying_run(staying, samples, levels)
     np.testing.assert_allclose(errors_on_run(fresh, samples, levels), expected, rtol=0.05)
-    assert (errors_on_run(replace(fresh, cancelling=False), samples, levels) > 1.05 * expected).any()
+    assert (errors_on_run(replace(fresh, cancellation=False), samples, levels) > 1.05 * expected).any()
 
 
 def test_longer_slots_replace_more_users() -> None:
