@@ -74,7 +74,10 @@ class NewNetwork:
         )
 
 
-_OF_SCHEME = ("samples", "reach", "lag", "groups", "turnover", "share_width", "process_var", "learn", "observation")
+_OF_SCHEME = (
+    *("samples", "reach", "lag", "groups", "turnover", "share_width", "meetings", "process_var", "learn"),
+    "observation",
+)
 MODEL_FILE = "model.toml"
 """The name of a process model beside the network.toml that names it."""
 

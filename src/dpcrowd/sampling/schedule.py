@@ -17,10 +17,19 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Ints
 from dpcrowd.errors import BadInput
 
-__all__ = ["check_interval", "due", "samples_due", "samples_in_horizon", "samples_in_window", "spread_phases"]
+__all__ = [
+    "all_meet",
+    "check_interval",
+    "due",
+    "samples_due",
+    "samples_in_horizon",
+    "samples_in_window",
+    "spread_phases",
+]
 
 
 _MOST_PHASES = 256  # no graph tells more of them apart, and each costs memory for every server
+_MOST_SLOTS = 1 << 14  # in which servers have to meet
 _MOST_REMEMBERED = 1 << 14  # ends of links of a graph whose phases are remembered
 
 
@@ -45,6 +54,23 @@ def samples_due(slot: int | Ints, samples: int | Ints, length: int, offsets: Int
     """
     count = slot * samples - offsets
     return np.asarray(count - count // length * length < samples)  # a remainder; NumPy's own takes three times as long
+
+
+def all_meet(samples: int, length: int, offsets: Ints) -> bool:
+    """Return whether every server samples in one slot with some other, that one with another, and so on to all of them.
+
+    Where n divides w it never does, unless all of them sample in every slot: w/n groups of servers take turns. In long
+    windows only the beginning counts.
+    """
+    slots = np.arange(min(length, _MOST_SLOTS))[:, None]
+    due_in = samples_due(slots, samples, length, np.asarray(offsets))
+    met = np.zeros(due_in.shape[1], dtype=np.bool_)
+    met[:1] = True
+    while True:
+        wider = due_in[(due_in & met).any(axis=1)].any(axis=0) | met
+        if (wider == met).all():
+            return bool(met.all())
+        met = wider
 
 
 def samples_in_horizon(horizon: int, interval: int, phases: Ints) -> Ints:

@@ -30,6 +30,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +42,7 @@ from dpcrowd.filters.observation import ROUNDING
 from dpcrowd.filters.persistence import are_partitioned, remainder
 from dpcrowd.privacy import Guarantee, noise_var
 from dpcrowd.privacy.allocation import per_sample
-from dpcrowd.sampling.schedule import samples_due
+from dpcrowd.sampling.schedule import all_meet, samples_due
 from dpcrowd.schemes.base import Form
 from dpcrowd.schemes.prediction_staying import persistent_deviation
 
@@ -79,6 +80,9 @@ _LOST_GAIN = 0.1
 _STEP = 1.5  # from one number of samples to the next in the first search
 _REGIONS = 12
 _CELLS = 1 << 21
+_FARTHEST, _NEAR = 3, 3  # how many times as many or as few samples, and how many numbers, are looked at for meetings
+_MEETING_COST = 0.1
+"""By how much of itself the predicted error may grow, so that servers meet."""
 _LEVEL = 30.0  # an unknown level is this many standard deviations of its change in one slot
 
 
@@ -96,6 +100,7 @@ class PublicFacts:
     selection  which regions are predicted; None: all of a few, or some from the calmest to the liveliest of many
     turnover   the part of a server's users who are replaced per slot; 1: everybody, deviations are fresh in every slot
     cancellation  whether it counts that fresh deviations of partitioned servers sum to 0
+    meetings   whether servers should meet, since they learn shares (`schedule.all_meet`)
     """
 
     guarantee: Guarantee
@@ -112,6 +117,7 @@ class PublicFacts:
     blocks: int = 1
     turnover: float = 1.0
     cancellation: bool = True
+    meetings: bool = False
 
     @property
     def users_stay(self) -> bool:
@@ -295,13 +301,13 @@ def _error_of(facts: PublicFacts, deviation: Floats) -> Floats:
     return np.asarray(deviation.sum(axis=-1) / facts.scale.sum())
 
 
-def good_enough(facts: PublicFacts, least: float) -> float:
-    """Return the error with which fewer samples or hops are preferred: within 2% of the least.
+def good_enough(facts: PublicFacts, least: float, tolerance: float = TOLERANCE) -> float:
+    """Return the error with which fewer samples or hops are preferred: within 2% of the least, or another tolerance.
 
     With an expected course, the model alone may be nearly as good as that. Then records that gain little would be
     left out although they gain all there is, so nine tenths of what they gain have to remain, too.
     """
-    enough = (1.0 + TOLERANCE) * least
+    enough = (1.0 + tolerance) * least
     if facts.model.course is None:
         return enough
     alone = np.sqrt(facts.process_var / (1.0 - np.square(facts.transition)))
@@ -309,12 +315,37 @@ def good_enough(facts: PublicFacts, least: float) -> float:
 
 
 def best_samples(facts: PublicFacts) -> int:
-    """Return the fewest samples per window or horizon whose predicted error is within 2% of the least."""
+    """Return the fewest samples per window or horizon whose predicted error is within 2% of the least.
+
+    Where servers should meet and do not with that many, it is the best number near it with which they do, if that
+    costs little.
+    """
     return best_choice(facts)[0]
 
 
 def best_choice(facts: PublicFacts) -> tuple[int, float]:
     """Return what `best_samples` returns, and the predicted error with that many samples."""
+    samples, error = _least_error(facts)
+    if not facts.meetings or _meet(facts, samples):
+        return samples, error
+    most = min(facts.guarantee.length, facts.guarantee.total)
+    above = (number for number in range(samples + 1, min(_FARTHEST * samples + 1, most) + 1) if _meet(facts, number))
+    below = (number for number in range(samples - 1, samples // _FARTHEST, -1) if _meet(facts, number))
+    near = [*islice(below, _NEAR), *islice(above, _NEAR)]
+    if not near:
+        return samples, error
+    errors = predicted_error(facts, near)
+    best = int(np.argmin(errors))
+    if errors[best] > good_enough(facts, error, _MEETING_COST):
+        return samples, error
+    return near[best], float(errors[best])
+
+
+def _meet(facts: PublicFacts, samples: int) -> bool:
+    return all_meet(samples, facts.guarantee.length, facts.phases(samples))
+
+
+def _least_error(facts: PublicFacts) -> tuple[int, float]:
     length = facts.guarantee.length
     fewest = max(1, FEWEST_INTERVALS * length // MOST_SLOTS) if length > MOST_SLOTS else 1
     most = min(length, facts.guarantee.total)

@@ -441,14 +441,18 @@ class Relay(Scheme):
         return np.asarray(state.scores.score > SUSPECT)
 
 
-def schedule_offsets(phases: Callable[[int], Ints], guarantee: Guarantee, samples: int) -> Ints | None:
+def schedule_offsets(
+    phases: Callable[[int], Ints], guarantee: Guarantee, samples: int, meeting: int = 0
+) -> Ints | None:
     """Return the offsets of all servers' schedules; None: one phase, for users who roam.
 
-    phases  gives, for an interval, phases that are spread over the graph
+    phases   gives, for an interval, phases that are spread over the graph
+    meeting  the number of servers, if they should meet: each has its own phase, as far as there are so many, and with
+             a number of samples that does not divide w it samples together with others in turn; 0: they need not
     """
     if guarantee.users == "roaming":
         return None
-    interval = -(-guarantee.length // samples)
+    interval = max(-(-guarantee.length // samples), min(meeting, guarantee.length))
     return phases(interval) * guarantee.length // interval
 
 

@@ -55,6 +55,7 @@ class SimulationConfig:
     turnover  the part of the pinned users who are replaced per slot; 1: everybody chooses a server anew in every slot
     composition  how much the shares of a partition differ by region; None: not at all
     share_width  typical relative error of public shares; above 0, relay learns them; 0: it takes them as they are
+    meetings     whether relay's schedules let servers meet in turn, so that shares can be compared
     """
 
     data: DataSet
@@ -79,6 +80,7 @@ class SimulationConfig:
     nonnegative: bool = False
     median: bool = False
     share_width: float = 0.0
+    meetings: bool = False
 
     def __post_init__(self) -> None:
         check_switches(keep_estimates=self.keep_estimates, smoothed=self.smoothed, nonnegative=self.nonnegative)

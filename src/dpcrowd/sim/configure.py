@@ -197,6 +197,8 @@ def configure(
         "groups": by_name,
         "share_width": by_name and one_server and reach in (None, "all"),
     }
+    # Where a network file has the width, servers meet as those of the live network do.
+    meetings = share_width is not None or file is None or file.meetings
     crowd, data = _of_file(file, {"turnover": turnover, "groups": groups, "share_width": share_width}, usable, data)
     turnover, groups, share_width = crowd["turnover"], crowd["groups"], crowd["share_width"]
     relay_options = {
@@ -250,6 +252,7 @@ def configure(
         turnover=turnover_of(turnover, users, observation, known_shares),
         composition=None if composition is None else checked_composition(composition),
         share_width=share_width,
+        meetings=share_width > 0.0 and meetings,
     )
     open_reaches = [relay_options["reach"] is None and scheme == Relay.name for _, scheme in labelled]
     entrants = tuple(

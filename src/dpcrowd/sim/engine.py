@@ -133,7 +133,7 @@ class _SchemeRun:
             observation=config.observation,
             accounting=config.accounting,
             form=config.form,
-            phases=_phases(entrant, interval, networks),
+            phases=_phases(config, entrant, interval, networks),
             runs=len(runs),
             samples=entrant.samples,
             learn=config.learn,
@@ -148,9 +148,10 @@ class _SchemeRun:
             self.history = PosteriorHistory(entrant.scheme, self.state)
 
 
-def _phases(entrant: Entrant, interval: int | None, networks: Networks) -> Ints | None:
+def _phases(config: SimulationConfig, entrant: Entrant, interval: int | None, networks: Networks) -> Ints | None:
     scheme, guarantee = entrant.scheme, entrant.guarantee
     if isinstance(scheme, Relay):
         assert guarantee is not None
-        return relay_phases(networks, guarantee, scheme.samples_per(guarantee.length, entrant.samples))
+        samples = scheme.samples_per(guarantee.length, entrant.samples)
+        return relay_phases(networks, guarantee, samples, meetings=config.meetings)
     return None if interval is None else networks.phases(interval)

@@ -45,6 +45,7 @@ class NetworkFile:
     model     the process model of [scheme]: the name of its file beside this one, or its text, as in a node's own copy
     learn     whether servers learn how well the model fits; None: the file does not say
     transition  A of [scheme], as the file states it
+    meetings  whether [scheme] lets servers meet in turn
     """
 
     path: str
@@ -58,6 +59,7 @@ class NetworkFile:
     model: str | None = None
     learn: bool | None = None
     transition: Any = 1.0
+    meetings: bool = False
 
     def shares_of(self, regions: Sequence[str]) -> Shares | None:
         """Return the shares (m,), or (1, m, d) where the file has them by region; None: it has none."""
@@ -139,6 +141,7 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
         _by_region(servers, regions, file),
         _crowd(_table(document, "scheme", file), file),
         *_model(_table(document, "scheme", file), file),
+        meetings=_meetings(_table(document, "scheme", file), file),
     )
 
 
@@ -231,6 +234,14 @@ def _crowd(scheme: dict[str, Any], file: Path) -> dict[str, Any]:
         if name != "groups" and not is_number:
             raise BadInput(f"scheme.{name} of '{file}' is {value!r}; allowed: a number. Correct the file.")
     return stated
+
+
+def _meetings(scheme: dict[str, Any], file: Path) -> bool:
+    """Return whether relay's schedules let servers meet in turn."""
+    meetings = scheme.get("meetings", False)
+    if not isinstance(meetings, bool):
+        raise BadInput(f"scheme.meetings of '{file}' is {meetings!r}; allowed: true or false. Correct the file.")
+    return meetings
 
 
 def _model(scheme: dict[str, Any], file: Path) -> tuple[str | None, bool | None]:

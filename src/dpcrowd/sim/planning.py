@@ -26,6 +26,7 @@ from dpcrowd.arrays import Floats, Ints
 from dpcrowd.network.arrivals import NEVER, arrival_rounds
 from dpcrowd.network.graph import Graph
 from dpcrowd.privacy import Guarantee
+from dpcrowd.sampling.schedule import all_meet
 from dpcrowd.schemes.prediction import PublicFacts, best_reach, best_samples, reach_choices
 from dpcrowd.schemes.relay import Hops, Relay, schedule_offsets
 from dpcrowd.sim.config import SimulationConfig
@@ -36,22 +37,38 @@ from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.topology import Networks
 
 __all__ = [
+    "NEVER_MEET",
     "planned_reach",
     "planned_samples",
     "public_facts",
     "relay_phases",
+    "servers_meet",
     "with_reach",
 ]
 
 MOST_EXACT = 512
 """Servers up to which every delay is computed; in larger networks the delays to a few servers stand for all."""
 
+NEVER_MEET = (
+    "with {samples} samples in {length} slots some servers never sample together with the others: if their public "
+    "shares are wrong, that cannot be told from moves of the crowd, and intervals may be too narrow. A number of "
+    "samples that does not divide {length}, or more of them, lets servers meet."
+)
+"""What is said where shares are learned, and servers never meet."""
+
 _RECEIVERS, _BEGINNINGS, _CELLS = 12, 3, 1 << 22
 
 
-def relay_phases(networks: Networks, guarantee: Guarantee, samples: int) -> Ints | None:
+def relay_phases(networks: Networks, guarantee: Guarantee, samples: int, *, meetings: bool) -> Ints | None:
     """Return the offsets of all servers' schedules, (runs x servers,); None: one phase, for users who roam."""
-    return schedule_offsets(networks.phases, guarantee, samples)
+    return schedule_offsets(networks.phases, guarantee, samples, networks.spec.servers if meetings else 0)
+
+
+def servers_meet(config: SimulationConfig, guarantee: Guarantee, samples: int) -> bool:
+    """Return whether the schedules of the first run let all servers meet in turn."""
+    networks = Networks(config.network, config.seed, [0], None, "numpy", config.model.growth)
+    phases = relay_phases(networks, guarantee, samples, meetings=config.meetings)
+    return phases is None or all_meet(samples, guarantee.length, phases)
 
 
 def planned_samples(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> int:
@@ -111,6 +128,7 @@ def _key(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> tuple
         config.tuning.alpha,
         config.observation,
         config.form,
+        config.meetings,
         guarantee,
         (scheme.rounds, scheme.max_hops, scheme.lag, scheme.samples, scheme.interval),
     )
@@ -127,7 +145,7 @@ def public_facts(config: SimulationConfig, scheme: Relay, guarantee: Guarantee, 
             return np.zeros(servers, dtype=np.int64)
         if not exact:  # spreading them over a large graph takes long, and changes little
             return np.arange(servers) * guarantee.length // max(1, guarantee.length // samples) % guarantee.length
-        offsets = relay_phases(networks, guarantee, samples)
+        offsets = relay_phases(networks, guarantee, samples, meetings=config.meetings)
         assert offsets is not None
         return offsets
 
@@ -137,6 +155,7 @@ def public_facts(config: SimulationConfig, scheme: Relay, guarantee: Guarantee, 
         shares=_shares(config, run),
         delays=_delays(networks, scheme, servers),
         phases=phases,
+        meetings=config.meetings,
         alpha=config.tuning.alpha,
         observation=config.observation,
         form=config.form,

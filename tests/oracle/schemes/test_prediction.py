@@ -12,6 +12,7 @@ from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.network.arrivals import arrival_rounds
 from dpcrowd.network.graph import Graph
 from dpcrowd.privacy import Guarantee
+from dpcrowd.sampling.schedule import all_meet
 from dpcrowd.schemes import prediction
 from dpcrowd.schemes.prediction import PublicFacts, best_samples, predicted_deviation, predicted_error
 from dpcrowd.schemes.relay import Relay
@@ -215,3 +216,25 @@ def test_with_a_model_regions_count_by_their_people() -> None:
     without = facts(model=ProcessModel.of(1.0, np.array([1.0, 400.0])), level=levels[:2])
     relative = prediction.predicted_deviation(without, numbers) / levels[:2]
     assert prediction.predicted_error(without, numbers) == pytest.approx(relative.mean(axis=1)), "as in the paper"
+
+
+@pytest.mark.parametrize(("epsilon", "worth"), [(0.3, True), (0.03, False)])
+def test_servers_that_learn_shares_meet_where_it_costs_little(epsilon: float, worth: bool) -> None:
+    """Where n divides w, shares of servers that take turns cannot be told from moves of the crowd. Where records say
+    hardly more than the model, more and noisier ones would recognise later that a crowd leaves it."""
+    course = Course(np.array([[3000.0]]), np.array([[1e4]]))
+    some = PublicFacts(
+        model=ProcessModel.around(course, np.array([0.9]), np.array([1e4])),
+        guarantee=Guarantee.window(24, epsilon),
+        shares=np.full(12, 1.0 / 12),
+        delays=np.zeros((1, 12), dtype=np.int64),
+        phases=lambda _: np.arange(12) * 2,
+        observation="binomial",
+        level=np.array([3000.0]),
+        meetings=True,
+    )
+    plain, chosen = best_samples(replace(some, meetings=False)), best_samples(some)
+    assert not all_meet(plain, 24, some.phases(plain)), "the case would show nothing"
+    assert (chosen != plain, all_meet(chosen, 24, some.phases(chosen))) == (worth, worth)
+    errors = predicted_error(some, [plain, chosen])
+    assert errors[1] <= 1.1 * errors[0]

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import networkx as nx
 import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.topologies import build
-from dpcrowd.sampling.schedule import check_interval, due, samples_in_horizon, samples_in_window, spread_phases
+from dpcrowd.sampling.schedule import (
+    all_meet,
+    check_interval,
+    due,
+    samples_due,
+    samples_in_horizon,
+    samples_in_window,
+    spread_phases,
+)
 
 
 def test_fixed_and_lockstep_sample_every_i_th_slot_from_the_first() -> None:
@@ -46,6 +55,27 @@ def test_counts_of_samples() -> None:
     assert samples_in_horizon(10, 3, np.array([0, 1, 2])).tolist() == [4, 3, 3]
     assert samples_in_horizon(1, 3, np.array([0, 1, 2])).tolist() == [1, 0, 0]
     assert [samples_in_window(w, 3) for w in (1, 2, 3, 4, 6, 7)] == [1, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("servers", [2, 3, 5, 8, 20])
+def test_servers_meet_if_the_slots_join_them_all(servers: int) -> None:
+    """As a graph says that joins servers and the slots in which they sample. Without it, shares of servers that never
+    sample together are learned from how the crowd is expected to move, and that may be wrong."""
+    window, offsets = 12, np.arange(servers) * 12 // servers
+    found = []
+    for samples in range(1, window + 1):
+        joined = nx.Graph()
+        joined.add_nodes_from(("server", server) for server in range(servers))
+        for slot in range(window):
+            there = np.flatnonzero(samples_due(slot, samples, window, offsets))
+            joined.add_edges_from((("slot", slot), ("server", int(server))) for server in there)
+        taken = [node for node in joined if joined.degree(node) or node[0] == "server"]
+        expected = nx.is_connected(joined.subgraph(taken))
+        assert all_meet(samples, window, offsets) == expected, samples
+        found.append(expected)
+    divisors = [samples for samples in range(1, window) if window % samples == 0]
+    assert not any(found[samples - 1] for samples in divisors), "who takes turns never meets the others"
+    assert found[-1], "who samples in every slot meets everybody"
 
 
 def test_phases_on_a_ring_use_every_phase_and_differ_between_neighbours() -> None:

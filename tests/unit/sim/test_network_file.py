@@ -229,3 +229,44 @@ def test_a_plan_does_not_recommend_groups_to_servers_that_learn_shares(tmp_path:
     planned = plan(level, **settings)
     assert planned.groups is None
     assert not any("groups" in remark for remark in planned.remarks)
+
+
+def test_a_plan_lets_servers_that_learn_shares_meet(tmp_path: Path) -> None:
+    """Where groups of servers take turns, the shares of a group cannot be told from a move of the crowd."""
+    file = tmp_path / "network.toml"
+    text = sample_network(8).replace('name = "dpcrowd-w"', 'name = "relay"\nsamples = 10').replace("interval = 1", "")
+    level = dict.fromkeys(tomllib.loads(text)["network"]["regions"], 2000.0)
+    settings: dict[str, Any] = {"process_var": 900.0, "graph": file, "window": 40, "epsilons": [1.0], "advice": False}
+    file.write_text(text, encoding="utf-8")
+    assert not plan(level, **settings).request.meetings
+    file.write_text(text.replace("[scheme]", "[scheme]\nshare_width = 0.1"), encoding="utf-8")
+    free = plan(level, **{**settings, "window": 39})  # whose number of samples is not that of the file
+    assert free.request.meetings
+    assert free.summary()["meetings"]
+    assert any("meetings = true" in remark for remark in free.remarks)
+    assert not any("never sample together" in remark for remark in free.remarks)
+    fixed = plan(level, **settings, samples=10)
+    assert any("never sample together" in remark for remark in fixed.remarks)
+    written = write_plan(free, tmp_path / "p.toml")
+    document = tomllib.loads(written.read_text(encoding="utf-8"))
+    assert (document["scheme"]["meetings"], document["scheme"]["samples"]) == (True, free.samples)
+    again = plan(level, **{**settings, "graph": written, "window": 39})
+    assert again.request.meetings
+    assert not any("meetings = true" in remark for remark in again.remarks), "the file has it"
+    roaming = plan(level, **settings, users="roaming")
+    assert not roaming.request.meetings
+    file.write_text(text.replace("[scheme]", "[scheme]\nmeetings = 1"), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"scheme\.meetings of '.*' is 1; allowed: true or false"):
+        plan(level, **settings)
+
+
+def test_a_simulation_of_a_file_has_the_phases_of_the_live_network(tmp_path: Path) -> None:
+    """A width that the user gives is for servers that meet; a network that runs without meetings is simulated so."""
+    file = tmp_path / "network.toml"
+    text = (
+        sample_network(4).replace('name = "dpcrowd-w"', 'name = "relay"\nshare_width = 0.1').replace("interval = 1", "")
+    )
+    data = np.full((30, 4), 500)
+    for stated, width, expected in (("", None, False), ("meetings = true", None, True), ("", 0.1, True)):
+        file.write_text(text.replace("[scheme]", f"[scheme]\n{stated}"), encoding="utf-8")
+        assert configure("relay", data, graph=file, window=20, share_width=width).meetings is expected

@@ -14,7 +14,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.schemes import prediction
 from dpcrowd.sim import planning
 from dpcrowd.sim.configure import configure
-from dpcrowd.sim.planning import public_facts
+from dpcrowd.sim.planning import public_facts, servers_meet
 from dpcrowd.sim.simulate import simulate
 from sim_support import TINY, assert_same_records, write_checkins
 
@@ -194,3 +194,26 @@ def test_a_note_says_how_far_records_travel() -> None:
     assert any(note.startswith("records of relay travel") for note in result.notes)
     chosen = simulate("relay", COUNTS, **SMALL, window=30, runs=2, reach="all")
     assert not any("travel" in note for note in chosen.notes)
+
+
+def test_servers_that_learn_shares_meet() -> None:
+    """Where n divides w, groups of servers take turns, and a season looks like wrong shares; who insists is told so."""
+    more = {
+        "shares": "partition",
+        "graph": "complete",
+        "process_var": [2e4, 3e4],
+        "window": 30,
+        "observation": "binomial",
+    }
+    base = configure("relay", COUNTS * 20, **{**SMALL, **more, "density": None})
+    learning = configure("relay", COUNTS * 20, **{**SMALL, **more, "density": None, "share_width": 0.1})
+    chosen, former = learning.entrants[0].samples, base.entrants[0].samples
+    assert former is not None
+    assert chosen is not None
+    assert (30 % former, learning.meetings, base.meetings) == (0, True, False)
+    assert servers_meet(learning, learning.entrants[0].guarantee, chosen)
+    assert chosen != former
+    settings = {**more, "servers": 8, "runs": 1, "jobs": 1, "share_width": 0.1}
+    notes = {number: simulate("relay", COUNTS * 20, samples=number, **settings).notes for number in (chosen, former)}
+    told = {number: any("never sample together" in note for note in texts) for number, texts in notes.items()}
+    assert told == {chosen: False, former: True}

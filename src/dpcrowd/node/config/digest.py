@@ -52,7 +52,13 @@ def canonical(network: NetworkConfig) -> bytes:
     else:
         scheme["model"] = model_digest(network.fitted)  # what it says, not how its file is laid out
         del scheme["process_var"]
-    for name, usual in (("learn", None), ("turnover", 1.0), ("share_width", 0.0), ("groups", "off")):
+    for name, usual in (
+        ("learn", None),
+        ("turnover", 1.0),
+        ("share_width", 0.0),
+        ("groups", "off"),
+        ("meetings", False),
+    ):
         if scheme[name] in (None, usual):
             del scheme[name]
     for server in plain["server"]:

@@ -214,6 +214,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             level=level if model.course is None else model.course.profile.mean(axis=0),
             turnover=1.0 if self.method.turnover is None else self.method.turnover,
             cancellation=False,  # earlier versions did not know it, and would compute another number of samples
+            meetings=bool(self.method.meetings),
         )
 
     @property
@@ -225,7 +226,8 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
 
     def _offsets(self, samples: int) -> Ints:
         """Return the offsets of all servers' schedules, with this number of samples per window or horizon."""
-        offsets = schedule_offsets(self.timed.phases, self.guarantee(), samples)
+        meeting = len(self.servers) if self.method.meetings else 0
+        offsets = schedule_offsets(self.timed.phases, self.guarantee(), samples, meeting)
         return np.zeros(len(self.servers), dtype=np.int64) if offsets is None else offsets
 
     @cached_property

@@ -132,6 +132,18 @@ def _check_share_width(network: NetworkConfig) -> None:
             )
 
 
+def _check_meetings(network: NetworkConfig) -> None:
+    """Refuse meetings where servers have no phases of their own."""
+    if not network.method.meetings:
+        return
+    if network.method.name != Relay.name:
+        raise InvalidValue("scheme.meetings", f'given true with scheme "{network.method.name}"; it is for relay only.')
+    if network.guarantee_section.users != "pinned":
+        raise InvalidValue(
+            "scheme.meetings", 'given true with users = "roaming", where all servers sample in the same slots anyway.'
+        )
+
+
 def _check_scheme(network: NetworkConfig) -> None:
     """Refuse a scheme that cannot run live, and options, numbers or a guarantee that do not fit it."""
     method, regions = network.method, len(network.regions)
@@ -150,6 +162,7 @@ def _check_scheme(network: NetworkConfig) -> None:
     _check_turnover(network)
     _check_groups(network)
     _check_share_width(network)
+    _check_meetings(network)
     _check_model(network)
     if isinstance(method.process_var, tuple) and len(method.process_var) != regions:
         raise InvalidValue(

@@ -17,7 +17,7 @@ from dpcrowd.node.config.network import NetworkConfig
 __all__ = ["check_member", "check_next"]
 
 _FREE_IN_SCHEME = {"process_var", "transition", "beta", "model", "learn"}
-_FREE_IN_RELAY = {"samples", "interval", "reach", "lag", "guard", "turnover", "share_width", "groups"}
+_FREE_IN_RELAY = {"samples", "interval", "reach", "lag", "guard", "turnover", "share_width", "meetings", "groups"}
 _NAMED = 24
 
 

@@ -43,6 +43,7 @@ _RECORDS = {
     "groups": ('"off"', 'relay: "auto" lets small regions share one draw of noise'),
     "turnover": ("1.0", "relay: part of a server's users who are replaced per slot, if they are pinned"),
     "share_width": ("0.0", "relay: typical relative error of shares; above 0, servers learn them"),
+    "meetings": ("false", "relay: whether servers sample together with others in turn, to compare learned shares"),
 }
 """The settings of relay with their defaults, and what they mean."""
 _TURNOVER_COMMENT = (
@@ -84,6 +85,7 @@ def sample_network(
     groups: str | None = None,
     turnover: float | None = None,
     share_width: float | None = None,
+    meetings: bool | None = None,
     process_var: float | Sequence[float] | None = None,
     model: str | None = None,
     learn: bool | None = None,
@@ -103,8 +105,8 @@ def sample_network(
     keys         "ed25519:..." by server; default: placeholders that load, but have no private key
     endpoints    "tls/host:port" by server; default: ports of this machine from 7447 on
     interval     slots from sample to sample; None: adaptive sampling, the only kind that dpcrowd-plus has; relay has
-                 `samples`, `reach`, `lag`, `groups`, `turnover` and `share_width` instead, and those that are None have
-                 its defaults
+                 `samples`, `reach`, `lag`, `groups`, `turnover`, `share_width` and `meetings` instead, and those that
+                 are None have its defaults
     process_var  Q, one number or one per region; default: `usual_process_var`
     model        the name of a process model's file beside the network.toml, instead of process_var
     learn        whether servers learn how well the model fits; None: the default
@@ -118,6 +120,7 @@ def sample_network(
         "groups": None if groups is None else quoted(groups),
         "turnover": turnover,
         "share_width": share_width,
+        "meetings": None if meetings is None else str(meetings).lower(),
     }
     text = _template("network").substitute(
         id=quoted(network_id),

@@ -276,6 +276,14 @@ class SchemeSection(Section, frozen=True, kw_only=True):
             "a number from 0 (shares are right) to 1",
         ),
     ] = None
+    meetings: Annotated[
+        bool | None,
+        about(
+            "Whether schedules let servers sample together with others in turn, so that learned shares can be compared "
+            "(`relay`, pinned users); default: false.",
+            "true or false",
+        ),
+    ] = None
     tuning: Annotated[Tuning, about("Parameters of sampling, budget and grouping.")] = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:

@@ -305,6 +305,7 @@ class PlanRequest:
     slot      seconds; None: unknown, and nothing is said per day
     turnover  the part of a server's pinned users who are replaced per slot, as the filters of the network know it; 1 as
               in live servers by default: deviations from a share are taken for fresh in every slot
+    meetings  whether schedules let servers meet in turn, since they learn shares
     """
 
     levels: Levels
@@ -326,6 +327,7 @@ class PlanRequest:
     correlation: float = 1.0
     slot: float | None = None
     turnover: float = 1.0
+    meetings: bool = False
 
     def __post_init__(self) -> None:
         if self.window is None and self.horizon is None:
@@ -387,7 +389,7 @@ class PlanRequest:
             start=np.array(self.levels.level),
             process=ProcessModel.of(1.0, self.levels.process_var),
         )
-        return configure(
+        config = configure(
             self.scheme(),
             data,
             runs=1,
@@ -396,6 +398,7 @@ class PlanRequest:
             model=NO_MODEL,  # what is known of the crowd is in the data already
             **{name: getattr(self, name) for name in _SETTINGS},
         )
+        return replace(config, meetings=self.meetings)
 
     def merge_regions(self, numbers: Sequence[int]) -> PlanRequest:
         """Return the same request with some regions merged into one, which comes last.

@@ -72,6 +72,7 @@ def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
             **({} if request.turnover == 1.0 else {"turnover": request.turnover}),
             **({"groups": "auto"} if _has_groups(plan) else {}),
             **({} if plan.share_width is None else {"share_width": plan.share_width}),
+            **({"meetings": True} if request.meetings else {}),
             **process,
             "observation": plan.observation,
         },

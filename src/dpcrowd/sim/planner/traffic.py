@@ -56,7 +56,7 @@ def planned_traffic(request: PlanRequest, prediction: Prediction) -> PlannedTraf
     config, guarantee, samples = config_of(request), guarantee_of(request), prediction.samples
     scheme, servers = request.scheme(prediction.reach), config.servers
     networks = Networks(config.network, config.seed, [0], None, "numpy", config.model.growth)
-    phases = relay_phases(networks, guarantee, samples)
+    phases = relay_phases(networks, guarantee, samples, meetings=config.meetings)
     offsets = np.zeros(servers, dtype=np.int64) if phases is None else phases
     spread: Spread | None = None
     if scheme.max_hops != 1:

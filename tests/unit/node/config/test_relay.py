@@ -11,6 +11,7 @@ from dpcrowd import plan
 from dpcrowd.errors import BadInput
 from dpcrowd.node.build import view_of
 from dpcrowd.node.config import NetworkConfig, check_next, digest
+from dpcrowd.sampling.schedule import all_meet
 from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from node_support import fake_sign
 from node_support_config import changed, network_of, tables
@@ -62,7 +63,9 @@ def test_turnover() -> None:
         network_of(changed(relay_tables(samples=10, turnover=0.1), "guarantee.users", "roaming"))
 
 
-@pytest.mark.parametrize(("name", "default"), [("turnover", 1.0), ("share_width", 0.0), ("groups", "off")])
+@pytest.mark.parametrize(
+    ("name", "default"), [("turnover", 1.0), ("share_width", 0.0), ("groups", "off"), ("meetings", False)]
+)
 def test_a_default_that_is_written_out_is_the_same_configuration(name: str, default: object) -> None:
     """Whoever takes a comment sign away from the advanced sample would be refused by all neighbours."""
     plain, explicit = relay_tables(samples=20), relay_tables(samples=20, **{name: default})
@@ -214,3 +217,27 @@ def test_a_share_width_is_for_relay_whose_users_are_partitioned() -> None:
     ):
         with pytest.raises(BadInput, match=words):
             network_of(changed(plain, path, value))
+
+
+def test_meetings() -> None:
+    """Servers with other phases expect records in other slots, so it is in the digest; without it, phases and samples
+    are those of earlier versions."""
+    plain = relay_tables(8, share_width=0.1, reach="all")
+    plain["server"] = [{**server, "share": 0.125} for server in plain["server"]]
+    plain = changed(plain, "guarantee.length", 12)
+    former, network = network_of(plain), network_of(changed(plain, "scheme.meetings", True))
+    samples, length = relay_of(network).samples_per(network.guarantee().length), network.guarantee().length
+    assert digest(network) != digest(former)
+    assert len(set(network.offsets)) == 8, "each server has its own phase"
+    assert all_meet(samples, length, np.array(network.offsets))
+    assert not all_meet(relay_of(former).samples_per(length), length, np.array(former.offsets))
+    fixed = changed(plain, "scheme.samples", 6)
+    before, after = network_of(fixed), network_of(changed(fixed, "scheme.meetings", True))
+    assert set(before.offsets) != set(after.offsets), "only what is asked for changes"
+    check_next(network_of(plain), next_of(changed(plain, "scheme.meetings", True)))
+    with pytest.raises(BadInput, match="all servers sample in the same slots anyway"):
+        network_of(changed(changed(plain, "scheme.meetings", True), "guarantee.users", "roaming"))
+    with pytest.raises(BadInput, match="meetings"):
+        network_of(changed(plain, "scheme.meetings", 1))
+    with pytest.raises(BadInput, match="it is for relay only"):
+        network_of(changed(tables(), "scheme.meetings", True))

@@ -91,7 +91,7 @@ def test_the_advanced_sample_of_a_network_shows_every_setting_with_its_default()
     for name in settings(NetworkConfig):
         last = name.rsplit(".", 1)[-1]
         assert re.search(rf"^(# )?{last} = ", advanced, flags=re.MULTILINE), f"the advanced sample lacks {name}"
-    omitted = "beta model learn samples reach lag guard groups turnover share_width grouping split keep keys"
+    omitted = "beta model learn samples reach lag guard groups turnover share_width meetings grouping split keep keys"
     omitted += " certificate_name from_slot until_slot shares"
     others = rf"^# (?:{'|'.join(omitted.split())}) = .*\n"
     text = _uncommented(re.sub(others, "", advanced, flags=re.MULTILINE))
