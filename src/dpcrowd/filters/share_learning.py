@@ -233,7 +233,8 @@ def move_filter(
     """Return the filter before the records of a slot; one that has not begun takes its first crowd from them."""
     if before.begun:
         mean, cov = _moved(before, public.T, believed.T, step)
-        return ShareFilter(mean, ShareCovariance(cov), before.scale, True, before.heard, before.settled)
+        scale = before.scale * np.where(before.settled, 1.0, step.growth)
+        return ShareFilter(mean, ShareCovariance(cov), scale, True, before.heard, before.settled)
     mean, cov, scale = _begun(before, public.T, believed.T, step, records)
     return ShareFilter(mean, ShareCovariance(cov), scale, True, before.heard, before.settled)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.model import ProcessModel
 from dpcrowd.filters.records import RecordTable, held_pairs
 from dpcrowd.filters.share_learning import (
     CrowdStep,
@@ -334,7 +335,7 @@ def _step(
     transition = np.broadcast_to(model.diagonal_transition, (setting.regions,)) ** steps * model.ratio(*slots)
     growth = np.ones(setting.regions)
     if model.course is not None:
-        earlier, later = (np.maximum(model.course.mean(slot), 1.0) for slot in slots)
+        earlier, later = (_size(model, slot) for slot in slots)
         growth = later / earlier
     mean, var, expected, expected_var = (part[receiver] for part in (*before, *after))
     known = np.isfinite(var) & np.isfinite(expected_var)
@@ -350,6 +351,13 @@ def _step(
         stays=(1.0 - setting.turnover) ** steps,
         claimed=model.course is None,
     )
+
+
+def _size(model: ProcessModel, slot: int) -> Floats:
+    """Return how large the crowd of a slot may be, by the course of a model, (d,); at night that is not nobody."""
+    assert model.course is not None
+    spread = model.course.settled_var(slot, model.diagonal_transition)
+    return np.sqrt(np.maximum(np.square(model.course.mean(slot)) + spread, 1.0))
 
 
 def _bits(step: CrowdStep, records: SlotRecords | None = None) -> bytes:

@@ -15,7 +15,9 @@ from dpcrowd.filters.share_learning import (
     ShareFilter,
     SlotRecords,
     former_filter,
+    fuse_slot,
     learn_slot,
+    move_filter,
     start_filter,
 )
 from dpcrowd.filters.share_settling import to_parts, to_people
@@ -240,6 +242,41 @@ def test_drawing_back_to_a_width_is_another_prior(monkeypatch: pytest.MonkeyPatc
             assert np.allclose(variances[:, k], np.diag(cov)[1:], rtol=1e-5)
             if (public[:, k] + mean[1:] > 0.01).all():
                 assert np.allclose(shares[:, k], public[:, k] + mean[1:], rtol=1e-6)
+
+
+def test_widths_grow_with_an_expected_course(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At night hardly anybody is there, so errors of shares are few people. If the morning multiplied them, and not the
+    width of the start, no width would be too wide for the records of the day, and they would say nothing of the crowd.
+    """
+    rng, night, day, deviation = np.random.default_rng(11), 30.0, 1800.0, 700.0
+    public, true = some_public(rng), np.array([400.0, 300.0])
+    rest = {"transition": np.ones(REGIONS), "jump": np.zeros(REGIONS), "stays": 0.0}
+    first = CrowdStep(
+        added=np.zeros(REGIONS), before=np.zeros(REGIONS), expected=np.zeros(REGIONS),
+        expected_var=np.full(REGIONS, night**2), growth=np.ones(REGIONS), **rest,
+    )  # fmt: skip
+    size = np.sqrt(day**2 + deviation**2)
+    morning = CrowdStep(
+        added=np.full(REGIONS, deviation**2 - night**2), before=np.zeros(REGIONS), expected=np.full(REGIONS, day),
+        expected_var=np.full(REGIONS, deviation**2), growth=np.full(REGIONS, size / night), **rest,
+    )  # fmt: skip
+    known = learn_slot(start_filter(public, WIDTH), public, public, WIDTH, first, None)
+    records = some_records(rng, public, true, np.array([1, 2, 4]))
+    for factor in (1.0, 4.0):
+        monkeypatch.setattr(share_widths, "_WIDTHS", ((factor, 1.0),))
+        moved = move_filter(known, public, public, morning, records)
+        before = learned_crowd(moved, public, WIDTH)
+        after = learned_crowd(fuse_slot(moved, known, public, public, WIDTH, morning, records), public, WIDTH)
+        for k in range(REGIONS):
+            cov = np.zeros((SERVERS + 1, SERVERS + 1))
+            cov[0, 0], cov[1:, 1:] = deviation**2, centred((factor * WIDTH * size) ** 2 * share_var(public[:, k]))
+            rows = np.eye(SERVERS + 1)[1 + records.origins]
+            rows[:, 0] = public[records.origins, k]
+            noise = records.noise_var + day * public[records.origins, k]
+            mean = np.array([day, *np.zeros(SERVERS)])
+            mean, cov = dense_update(mean, cov, rows, records.noisy[:, k], noise, rows @ mean)
+            assert np.isclose(before[1][k], deviation**2, rtol=1e-6)
+            assert np.isclose(after[0][k], mean[0], atol=0.3 * np.sqrt(cov[0, 0])), factor
 
 
 def run(public: Floats, true: Floats, crowd: Floats, heard: Bools, slots: int, seed: int) -> tuple[Floats, Floats]:
