@@ -51,7 +51,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.filters.learning import FAR_AWAY, MODEL, Bank, Beliefs, carried_parts, over_beliefs, predict_bank
 from dpcrowd.filters.model import ProcessModel
 
-__all__ = ["combined", "step_ahead"]
+__all__ = ["combined", "doubtful_weights", "step_ahead"]
 
 _PRIOR_REGIONS = 30.0
 """n0: how many regions the beliefs of the beginning count for, beside those that have records."""
@@ -71,7 +71,7 @@ def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
     """Return estimate and variance of the mixture, (N, d); nothing is known where any filter knows nothing."""
     trusted = _audible(_common_weights(bank, beliefs, beliefs.trust, beliefs.trust), beliefs)
     mean = over_beliefs(_by_width(trusted, bank.var) * bank.mean)
-    weight = _doubtful_weights(bank, beliefs)
+    weight = doubtful_weights(bank, beliefs)
     spread = bank.var
     if beliefs.silent[FAR_AWAY] > 0.0:  # people whom the model does not expect come by chance as well
         spread = spread.copy()
@@ -84,7 +84,7 @@ def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
     return mean, var
 
 
-def _doubtful_weights(bank: Bank, beliefs: Beliefs) -> Floats:
+def doubtful_weights(bank: Bank, beliefs: Beliefs) -> Floats:
     """Return the weights with which the interval is made, (beliefs, N, d)."""
     start = np.exp(beliefs.weight)
     shared = np.where((beliefs.factor < 1.0).all(axis=-1, keepdims=True), 0.0, start)
@@ -152,4 +152,4 @@ def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> 
         # and a smoother would get negative variances.
         own = np.minimum(carried * bank.var, np.sqrt(bank.var) * np.sqrt(ahead.var))
         own = own + (bank.mean - mean) * (ahead.mean - prior[0])
-    return np.stack([*prior, over_beliefs(_doubtful_weights(bank, beliefs) * own)])
+    return np.stack([*prior, over_beliefs(doubtful_weights(bank, beliefs) * own)])

@@ -46,14 +46,19 @@ __all__ = [
     "WIDEST",
     "CrowdStep",
     "Directions",
+    "ExpectedRecords",
+    "PreparedSlot",
     "ShareCovariance",
     "ShareFilter",
     "SlotRecords",
+    "expected_records",
     "former_filter",
     "fuse_slot",
     "learn_slot",
     "move_filter",
+    "prepare_slot",
     "share_var",
+    "square_root",
     "start_filter",
 ]
 
@@ -190,6 +195,37 @@ class SlotRecords:
     noise_var: Floats
 
 
+@dataclass(frozen=True)
+class PreparedSlot:
+    """What is compared with the records of a slot.
+
+    known   the filter before them
+    shares  (d, m) and crowd (d,): the point at which products of both are linearised
+    """
+
+    known: ShareFilter
+    shares: Floats
+    crowd: Floats
+
+
+@dataclass(frozen=True)
+class ExpectedRecords:
+    """What a filter expects of k records of a slot, in d regions.
+
+    share       (d, k) how much of the crowd is in each of them
+    common      (d, k, n) their covariances with the state
+    cov         (d, k, k) their covariances with one another, without noise
+    innovation  (d, k) by how much they are above what was expected
+    noise       (d, k) variances of their noise; of a record that is far off it is larger
+    """
+
+    share: Floats
+    common: Floats
+    cov: Floats
+    innovation: Floats
+    noise: Floats
+
+
 def start_filter(public: Floats, width: float) -> ShareFilter:
     """Return the filter before the first record; `public` shares (m, d) sum to 1 in every region."""
     servers, regions = public.shape
@@ -254,9 +290,25 @@ def fuse_slot(
     """
     if records is None:
         return moved
-    public, believed = public.T, believed.T
-    heard = before.heard.copy()
+    slot = prepare_slot(moved, before, public, believed, width, step, records)
+    known, heard = slot.known, before.heard.copy()
     heard[records.origins] = np.minimum(heard[records.origins] + 1, 2)
+    mean, gain = _update(known, expected_records(slot, public, records))
+    after = ShareFilter(mean, known.spread, known.scale, True, heard, known.settled, gain)
+    return _settle(after, public.T, width, records, step.added)
+
+
+def prepare_slot(
+    moved: ShareFilter,
+    before: ShareFilter,
+    public: Floats,
+    believed: Floats,
+    width: float,
+    step: CrowdStep,
+    records: SlotRecords,
+) -> PreparedSlot:
+    """Return what is compared with the records of a slot; arguments as those of `fuse_slot`."""
+    public, believed = public.T, believed.T
     new = before.heard[records.origins] == 0
     if before.begun and new.any():
         moved = _in_people(moved, public)
@@ -266,10 +318,7 @@ def fuse_slot(
         moved = _with_moves(moved, step, records)
     crowd = np.maximum(np.where(np.isfinite(step.expected_var), step.expected, moved.mean[:, 0]), 1.0)
     part = expected_part(believed - public, public, moved.silent)
-    point = believed / part[:, None], crowd * part
-    mean, gain = _update(moved.mean, moved.spread.cov, public, records, moved.settled, point)
-    after = ShareFilter(mean, moved.spread, moved.scale, True, heard, moved.settled, gain)
-    return _settle(after, public, width, records, step.added)
+    return PreparedSlot(moved, believed / part[:, None], crowd * part)
 
 
 def _in_people(known: ShareFilter, public: Floats) -> ShareFilter:
@@ -374,22 +423,24 @@ def _moved(before: ShareFilter, public: Floats, believed: Floats, step: CrowdSte
     return mean, cov
 
 
-def _update(
-    mean: Floats, cov: Floats, public: Floats, records: SlotRecords, settled: Bools, point: tuple[Floats, Floats]
-) -> tuple[Floats, Floats]:
-    """Return the mean after the records of a slot, and the gain.
+def expected_records(slot: PreparedSlot, public: Floats, records: SlotRecords) -> ExpectedRecords:
+    """Return what is expected of the records of a slot.
 
-    Where the filter has b, z = H r + b + delta is linear. Where it has g, the product (H + g) r is linearised at a
-    `point`: shares (d, m) and crowd (d,) that are drawn back already. The rest is the product of what is off in both;
-    its mean is subtracted, and its variance counts as noise.
+    Where the filter has b, z = H r + b + delta is linear. Where it has g, the product (H + g) r is linearised at the
+    point of the slot, which is drawn back already. The rest is the product of what is off in both; its mean is
+    subtracted, and its variance counts as noise.
+
+    public  (m, d) shares
     """
-    servers, places, which = public.shape[1], 1 + records.origins, settled[:, None]
-    share = np.where(which, point[0][:, records.origins], public[:, records.origins])
-    crowd = np.where(settled, point[1], 1.0)[:, None]
+    mean, cov, settled = slot.known.mean, slot.known.spread.cov, slot.known.settled
+    known_shares = public.T[:, records.origins]
+    servers, places, which = len(public), 1 + records.origins, settled[:, None]
+    share = np.where(which, slot.shares[:, records.origins], known_shares)
+    crowd = np.where(settled, slot.crowd, 1.0)[:, None]
     common = share[:, :, None] * cov[:, :1] + crowd[:, :, None] * cov[:, places] + cov[:, servers + places]
     both, crowd_var, error_var = cov[:, 0, places], cov[:, :1, 0], np.einsum("dkk->dk", cov[:, places[:, None], places])
-    counted = public[:, records.origins] + mean[:, places]
-    expected = np.where(which, counted * mean[:, :1] + both, public[:, records.origins] * mean[:, :1] + mean[:, places])
+    counted = known_shares + mean[:, places]
+    expected = np.where(which, counted * mean[:, :1] + both, known_shares * mean[:, :1] + mean[:, places])
     innovation = records.noisy.T - expected - mean[:, servers + places]
     share_off, crowd_off = counted - share, mean[:, :1] - crowd
     rest = crowd_var * (error_var + share_off * share_off) + both * both
@@ -401,13 +452,21 @@ def _update(
     noise = np.maximum(records.noise_var, ROUNDING) + np.where(which, np.maximum(rest, 0.0), 0.0) + _LEAST_NOISE * own
     usual = own + noise
     noise = noise + usual * (np.maximum(np.square(innovation) / (LIMIT * usual), 1.0) - 1.0)
-    np.einsum("dkk->dk", joint)[...] += noise
-    gains = np.linalg.solve(_square_root(joint), np.concatenate([common, innovation[:, :, None]], axis=2))
+    return ExpectedRecords(share, common, joint, innovation, noise)
+
+
+def _update(known: ShareFilter, expected: ExpectedRecords) -> tuple[Floats, Floats]:
+    """Return the mean after the records of a slot, and the gain."""
+    joint = expected.cov.copy()
+    np.einsum("dkk->dk", joint)[...] += expected.noise
+    gains = np.linalg.solve(
+        square_root(joint), np.concatenate([expected.common, expected.innovation[:, :, None]], axis=2)
+    )
     gain, normalised = gains[:, :, :-1], gains[:, :, -1]
-    return mean + np.einsum("dkn,dk->dn", gain, normalised), gain
+    return known.mean + np.einsum("dkn,dk->dn", gain, normalised), gain
 
 
-def _square_root(matrices: Floats) -> Floats:
+def square_root(matrices: Floats) -> Floats:
     """Return R with R R^T = each of the matrices, which are positive up to rounding."""
     try:
         return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)

@@ -28,7 +28,7 @@ from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.share_learning import WIDEST, Directions, ShareCovariance, ShareFilter, share_var
 from dpcrowd.filters.share_settling import LEAST_PART, expected_part, heard_part
 
-__all__ = ["anchored", "learned_crowd", "learned_shares"]
+__all__ = ["Widths", "anchored", "directions_of", "learned_crowd", "learned_shares", "weighed"]
 
 _WIDTHS = ((0.1, 0.05), (0.3, 0.05), (1.0, 0.5), (2.0, 0.1), (4.0, 0.1), (8.0, 0.1), (15.0, 0.1))
 """Factors of the width, and their weights."""
@@ -42,7 +42,7 @@ _LEAST_WEIGHT = 1e-13
 
 
 @dataclass(frozen=True)
-class _Widths:
+class Widths:
     """What each of w widths says of d regions, by directions.
 
     The records of the slot have made the variances smaller by G^T G, so K = D - c G^T G with D = 1 + c var, and
@@ -72,7 +72,7 @@ class _Widths:
 
 def learned_crowd(known: ShareFilter, public: Floats, width: float) -> tuple[Floats, Floats]:
     """Return means and variances (d,) of the crowd, drawn back to the public shares (m, d) as far as records allow."""
-    widths = _weighed(known, public.T, width)
+    widths = weighed(known, public.T, width)
     weight = widths.weight[:, None]
     crowd = (weight * widths.crowd).sum(axis=0)
     return crowd, (weight * (widths.var + np.square(widths.crowd - crowd))).sum(axis=0)
@@ -81,8 +81,8 @@ def learned_crowd(known: ShareFilter, public: Floats, width: float) -> tuple[Flo
 def learned_shares(known: ShareFilter, public: Floats, width: float) -> tuple[Floats, Floats]:
     """Return the shares and the variances of their errors, (m, d), drawn back to the public shares likewise."""
     public = public.T
-    servers, directions, scale = public.shape[1], _directions(known, public), _scale(known)[:, None]
-    widths = _weighed(known, public, width)
+    servers, directions, scale = public.shape[1], directions_of(known, public), _scale(known)[:, None]
+    widths = weighed(known, public, width)
     back, gain = directions.back, widths.gain
     explained = gain @ back.swapaxes(1, 2)
     common = directions.var[:, :, None] * back.swapaxes(1, 2) - gain.swapaxes(1, 2) @ explained  # P L^T
@@ -128,15 +128,15 @@ def anchored(moved: ShareFilter, public: Floats, width: float, expected: tuple[F
     cov[:, 0] *= factor
     cov[:, :, 0] *= factor
     cov[:, 0, 0] += np.square(part) * np.maximum(expected[1] - crowd_var, 0.0)
-    directions = _directions(moved, public.T)
+    directions = directions_of(moved, public.T)
     return replace(
         moved, mean=mean, spread=ShareCovariance(cov, replace(directions, common=factor * directions.common))
     )
 
 
-def _weighed(known: ShareFilter, public: Floats, width: float) -> _Widths:
+def weighed(known: ShareFilter, public: Floats, width: float) -> Widths:
     """Return what the widths say of the crowd, and how probable each of them is."""
-    directions, scale, places = _directions(known, public), _scale(known), slice(1, public.shape[1] + 1)
+    directions, scale, places = directions_of(known, public), _scale(known), slice(1, public.shape[1] + 1)
     size = directions.var.shape[1]
     factors, weights = (np.array(column) for column in zip(*_WIDTHS, strict=True))
     widest = np.square(WIDEST * width * known.scale)
@@ -168,7 +168,7 @@ def _weighed(known: ShareFilter, public: Floats, width: float) -> _Widths:
     if known.silent.any() and known.settled.any():
         errors, errors_var = products[..., 0, 2], np.maximum(products[..., 2, 3], 0.0)
         crowd, var, part = _of_all_servers(known, public, (crowd, var), (errors, errors_var, products[..., 1, 2]))
-    return _Widths(weight / weight.sum(), added, diagonal, gain, root, mean, crowd, var, part)
+    return Widths(weight / weight.sum(), added, diagonal, gain, root, mean, crowd, var, part)
 
 
 def _of_all_servers(
@@ -187,7 +187,7 @@ def _of_all_servers(
     return heard[0] / part, np.maximum(var, _LEAST_PART * heard[1]), (part, part_var)
 
 
-def _directions(known: ShareFilter, public: Floats) -> Directions:
+def directions_of(known: ShareFilter, public: Floats) -> Directions:
     """Return the directions of a filter; filters that differ in the records of the slot have them in common."""
     spread, part = known.spread, slice(1, public.shape[1] + 1)
     if spread.directions is None:

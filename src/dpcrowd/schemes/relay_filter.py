@@ -21,7 +21,7 @@ from dpcrowd.filters import predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.bank_estimate import combined
 from dpcrowd.filters.groups import GroupedSums, group_sizes
-from dpcrowd.filters.learning import predict_bank, update_bank
+from dpcrowd.filters.learning import Priors, predict_bank, update_bank
 from dpcrowd.filters.origins import persistence_of, start_penalty
 from dpcrowd.filters.records import Posterior, RecordSums, RecordTable, Reference, Split, record_sums
 from dpcrowd.kernels.engine import Engine
@@ -45,6 +45,7 @@ from dpcrowd.schemes.relay_shares import (
     pass_many_slots,
 )
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
+from dpcrowd.schemes.relay_surprise import surprised_var
 
 __all__ = ["LIMIT", "OFF", "begin_slot", "diagonal", "end_slot", "expected_level", "prior_of", "skip_slots"]
 
@@ -138,11 +139,9 @@ def prior_of(state: RelayState, slot: int) -> tuple[Floats, Floats]:
     The slot is one of the last L, and the filter has run for the last one.
     """
     model, before = state.setting.model, (slot - 1) % state.lag
+    if state.bank is not None:
+        return combined(_bank_priors(state, slot), state.beliefs)
     from_base = slot in (0, int(state.last) - state.lag + 1)
-    if state.bank is not None and state.base_bank is not None:
-        bank = state.base_bank if from_base else state.bank.at(before)
-        beliefs = state.beliefs
-        return combined(predict_bank(bank, model, beliefs, slot), beliefs)
     mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
     if from_base:
         mean, var, known = state.base, state.base_var, state.base_known
@@ -150,6 +149,15 @@ def prior_of(state: RelayState, slot: int) -> tuple[Floats, Floats]:
         prior, prior_var = predict_matrix(mean, var, model, slot)
         return prior, np.where(known[:, None], diagonal(prior_var), np.inf)
     return predict(mean, var, model, slot)
+
+
+def _bank_priors(state: RelayState, slot: int) -> Priors:
+    """Return what each of the filters that learn predicts for a slot."""
+    assert state.bank is not None and state.base_bank is not None
+    bank = state.bank.at((slot - 1) % state.lag)
+    if slot in (0, int(state.last) - state.lag + 1):
+        bank = state.base_bank
+    return predict_bank(bank, state.setting.model, state.beliefs, slot)
 
 
 def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: Engine) -> None:
@@ -211,13 +219,9 @@ def _filter_bank(
     state: RelayState, slot: int, active: Bools, before: tuple[Bools, Floats], guard: bool, engine: Engine
 ) -> None:
     """Posteriors of a slot by filters that learn; `before`: known and recent of the slot before."""
-    assert state.bank is not None and state.base_bank is not None
+    assert state.bank is not None
     model, place = state.setting.model, slot % state.lag
-    beliefs = state.beliefs
-    bank = state.bank.at((slot - 1) % state.lag)
-    if slot in (0, state.last - state.lag + 1):
-        bank = state.base_bank
-    priors = predict_bank(bank, model, beliefs, slot)
+    beliefs, priors = state.beliefs, _bank_priors(state, slot)
     prior, prior_var = combined(priors, beliefs)
     known, recent = before
     by_groups: list[GroupedSums] = []
@@ -225,6 +229,8 @@ def _filter_bank(
         state, slot, active, known, (prior, prior_var), recent if guard else None, engine, by_groups=by_groups
     )
     doubt = _doubt(state, place)[:, None]
+    if state.learned is not None:
+        prior_var = surprised_var(state, slot, active, (prior, prior_var), priors, engine)
     if state.cross is not None or state.learned is not None:
         doubted = prior, prior_var * doubt
         sums = equivalent_sums(doubted, _fuse(state, slot, active, doubted, reference, engine))
@@ -272,6 +278,8 @@ def _complete_filters(state: RelayState, until: int, engine: Engine) -> None:
     everybody = np.ones(state.setting.servers, dtype=np.bool_)
     for slot in missing_slots(state, until):
         prior, prior_var = prior_of(state, slot)
+        if state.bank is not None:
+            prior_var = surprised_var(state, slot, everybody, (prior, prior_var), _bank_priors(state, slot), engine)
         doubt = _doubt(state, slot % state.lag)
         fuse_learned(state, slot, everybody, (prior, prior_var * doubt[:, None]), doubt, engine, again=True)
 

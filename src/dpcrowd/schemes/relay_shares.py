@@ -17,23 +17,21 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
-from dpcrowd.filters.model import ProcessModel
-from dpcrowd.filters.records import RecordTable, held_pairs
-from dpcrowd.filters.share_learning import (
-    CrowdStep,
-    ShareCovariance,
-    ShareFilter,
-    SlotRecords,
-    former_filter,
-    fuse_slot,
-    learn_slot,
-    move_filter,
-    start_filter,
-)
-from dpcrowd.filters.share_widths import anchored, learned_crowd, learned_shares
+from dpcrowd.filters.records import RecordTable
+from dpcrowd.filters.share_learning import ShareCovariance, ShareFilter, fuse_slot, learn_slot, start_filter
+from dpcrowd.filters.share_widths import learned_crowd, learned_shares
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.base import Setting
+from dpcrowd.schemes.relay_share_steps import (
+    base_filters,
+    bits_of,
+    filters_before,
+    held_records,
+    moved_filter,
+    records_of,
+    step_of,
+)
 from dpcrowd.schemes.relay_state import LearnedShares, LearnedSlot, RelayState, ShareLearner
 
 __all__ = [
@@ -70,7 +68,8 @@ def begin_learning(state: RelayState, shares: Floats) -> None:
     members = np.repeat(np.arange(setting.runs), setting.servers // setting.runs)
     shape = (state.lag, servers, setting.servers, setting.regions)
     learner = _learner(filters, members, public)
-    state.learned = LearnedShares(np.empty(shape), np.empty(shape), learner, *_nothing_made(state.lag))
+    state.learned = LearnedShares(np.empty(shape), np.empty(shape), learner, [], [], [])
+    state.learned.forget_slots(state.lag)
     for place in range(state.lag):
         keep_shares(state, place)
 
@@ -91,7 +90,7 @@ def keep_final_filters(state: RelayState, slot: int) -> None:
     filters = learned.filters[place]
     assert filters is not None
     _keep(learned, filters)
-    learned.filters[place], learned.made[place] = None, {}
+    learned.filters[place], learned.made[place], learned.surprises[place] = None, {}, {}
 
 
 def keep_shares(state: RelayState, place: int) -> None:
@@ -99,7 +98,7 @@ def keep_shares(state: RelayState, place: int) -> None:
     learned = state.learned
     if learned is None:
         return
-    base = _base_filters(learned)
+    base = base_filters(learned)
     for one, members in _classes(base):
         public = learned.learner.public[learned.learner.members[members[0]]]
         shares, var = learned_shares(one, public, state.setting.share_width)
@@ -116,7 +115,7 @@ def pass_many_slots(state: RelayState, slots: tuple[int, int], before: tuple[Flo
     if learned is None:
         return
     _keep(learned, _without_records(state, before, (state.base, state.base_var), slots))
-    learned.filters, learned.made = _nothing_made(state.lag)
+    learned.forget_slots(state.lag)
     for place in range(state.lag):
         keep_shares(state, place)
 
@@ -133,7 +132,8 @@ def learned_back_in_time(state: RelayState, fresh: RelayState) -> None:
     before = state.mean[latest], state.mean_var[latest]
     moved = _without_records(state, before, (fresh.base, fresh.base_var), (int(state.last), -1), same_people=True)
     _keep(learned, moved)
-    learned.filters, learned.made = [list(moved) for _ in range(state.lag)], _nothing_made(state.lag)[1]
+    learned.forget_slots(state.lag)
+    learned.filters = [list(moved) for _ in range(state.lag)]
     for place in range(state.lag):
         keep_shares(fresh, place)
 
@@ -152,10 +152,10 @@ def _without_records(
     """
     learned, width = state.learned, state.setting.share_width
     assert learned is not None
-    base = _base_filters(learned)
+    base = base_filters(learned)
     moved = list(base)
     for one, members in _classes(base):
-        step = _step(state.setting, members[0], before, after, slots)
+        step = step_of(state.setting, members[0], before, after, slots)
         if same_people:
             same = np.ones_like(step.transition) * state.setting.model.ratio(*slots)
             step = replace(step, transition=same, added=np.zeros_like(step.added), stays=1.0)
@@ -171,7 +171,7 @@ def finalised_shares(state: RelayState) -> dict[str, Floats | Ints | None]:
     learned = state.learned
     if learned is None:
         return dict.fromkeys(("learned", "learner", "learner_cov", "learner_begun"))
-    one, (rows, columns) = _base_filters(learned)[0], np.tril_indices(2 * state.servers + 1)
+    one, (rows, columns) = base_filters(learned)[0], np.tril_indices(2 * state.servers + 1)
     return {
         "learned": np.stack([learned.shares[:, :, 0], learned.var[:, :, 0]]),
         "learner": np.concatenate([one.mean, one.scale[:, None], one.settled[:, None]], axis=1),
@@ -191,7 +191,7 @@ def take_shares(
     known, heard = bool(begun[0]), np.clip(begun[1:], 0, 2)
     values, scale, settled = mean[:, :-2].copy(), mean[:, -2].copy(), mean[:, -1] > 0.0
     _keep(mine, [ShareFilter(values, ShareCovariance(full_matrices(cov)), scale, known, heard, settled)])
-    mine.filters, mine.made = _nothing_made(fresh.lag)
+    mine.forget_slots(fresh.lag)
 
 
 def full_matrices(lower: Floats) -> Floats:
@@ -212,7 +212,7 @@ def own_records(state: RelayState, slot: int, engine: Engine, active: Bools) -> 
     learned, servers, place = state.learned, state.servers, slot % state.lag
     assert learned is not None
     receivers, table = state.setting.servers, state.table(slot)
-    held = _held(state, slot, engine, active)
+    held = held_records(state, slot, engine, active)
     run = np.arange(receivers) // (receivers // state.setting.runs)
     rows = (run[:, None] * servers + np.arange(servers)).ravel()
     indptr = np.concatenate([[0], np.cumsum(held.sum(axis=1))])
@@ -241,32 +241,27 @@ def fuse_learned(
     """
     learned, place, setting = state.learned, slot % state.lag, state.setting
     assert learned is not None
-    from_base = slot in (0, int(state.last) - state.lag + 1)
-    filters = _base_filters(learned) if from_base else learned.filters[(slot - 1) % state.lag]
-    assert filters is not None
-    before = (state.base, state.base_var)
-    if not from_base:
-        before = state.mean[(slot - 1) % state.lag], state.mean_var[(slot - 1) % state.lag]
-    held = _held(state, slot, engine, active)
+    filters, before = filters_before(state, slot)
+    held = held_records(state, slot, engine, active)
     mean, var = prior[0].copy(), prior[1].copy()
     after: list[ShareFilter] = list(learned.filters[place] or filters)
     made = {} if again else dict(learned.made[place])
-    moved: dict[tuple[int, bytes], tuple[ShareFilter, Floats]] = {}
+    moved = learned.moved  # some of them were made to see how surprising the records are
     for receiver in np.flatnonzero(active).tolist():
         known = filters[receiver]
         expected = prior
         if again and not held[receiver].any():
             expected = state.mean[place], state.mean_var[place]
-        step = _step(setting, receiver, before, expected, (slot - 1, slot), doubt[receiver])
-        records = _records(state, slot, receiver, held[receiver])
-        key = id(known), _bits(step, records)
+        step = step_of(setting, receiver, before, expected, (slot - 1, slot), doubt[receiver])
+        records = records_of(state, slot, receiver, held[receiver])
+        key = id(known), bits_of(step, records)
         if again or key not in made or made[key].known is not known:
             public = learned.learner.public[learned.learner.members[receiver]]
             believed = learned.shares[place][:, receiver]
             if known.begun:
-                if (expectation := (id(known), _bits(step))) not in moved:
+                if (expectation := (id(known), bits_of(step))) not in moved:
                     anchor = state.bank is not None and setting.model.course is not None
-                    moved[expectation] = _moved(known, public, believed, setting.share_width, step, anchor=anchor)
+                    moved[expectation] = moved_filter(known, public, believed, setting.share_width, step, anchor=anchor)
                 prepared, shares = moved[expectation]
                 one = fuse_slot(prepared, known, public, shares, setting.share_width, step, records)
             else:
@@ -277,133 +272,10 @@ def fuse_learned(
             made[key] = LearnedSlot(known, one, *values)
         entry = made[key]
         after[receiver], mean[receiver], var[receiver] = entry.after, entry.mean, entry.var
-    learned.filters[place] = after
+    learned.filters[place], learned.moved = after, {}
     current = {id(one) for one in after}
     learned.made[place] = {} if again else {key: one for key, one in made.items() if id(one.after) in current}
     return mean, var
-
-
-def _moved(
-    known: ShareFilter, public: Floats, believed: Floats, width: float, step: CrowdStep, *, anchor: bool
-) -> tuple[ShareFilter, Floats]:
-    """Return a filter before the records of a slot, and the shares (m, d) that it believes in.
-
-    believed  (m, d) what final slots say of the shares, for the variance of the deviations
-    anchor    whether filters that learn say what is expected of the crowd
-    """
-    moved = move_filter(known, public, believed, step, None)
-    if anchor:
-        moved = anchored(moved, public, width, (step.expected, step.expected_var))
-    # Products with the crowd take what is known now: L slots ago shares may have been known by their public values.
-    return moved, learned_shares(moved, public, width)[0] if moved.settled.any() else believed
-
-
-def check_learning(setting: Setting, max_hops: int | None) -> None:
-    """Refuse to learn shares where that cannot work."""
-    if setting.observation != "binomial":
-        raise BadInput(
-            "shares are learned from binomial counts; give observation=binomial, or leave the share width out."
-        )
-    if setting.form != "diagonal":
-        raise BadInput("shares are learned in the diagonal form only; leave form=matrix or the share width out.")
-    if max_hops is not None:
-        raise BadInput(
-            f"shares are learned where all servers have all records, but these travel {max_hops} hops; give reach=all, "
-            "or leave the share width out."
-        )
-
-
-def _nothing_made(lag: int) -> tuple[list[list[ShareFilter] | None], list[dict[tuple[int, bytes], LearnedSlot]]]:
-    """Return `filters` and `made` of learned shares of which no filter of the last L slots is known."""
-    return [None] * lag, [{} for _ in range(lag)]
-
-
-def _step(
-    setting: Setting,
-    receiver: int,
-    before: tuple[Floats, Floats],
-    after: tuple[Floats, Floats],
-    slots: tuple[int, int],
-    doubt: float = 1.0,
-) -> CrowdStep:
-    """Return how the crowd of a receiver moves, by the means and variances (N, d) that it has before and after it.
-
-    slots  before and after it
-    doubt  the factor by which records have enlarged the variances after it
-    """
-    model, steps = setting.model, abs(slots[1] - slots[0])
-    transition = np.broadcast_to(model.diagonal_transition, (setting.regions,)) ** steps * model.ratio(*slots)
-    growth = np.ones(setting.regions)
-    if model.course is not None:
-        earlier, later = (_size(model, slot) for slot in slots)
-        growth = later / earlier
-    mean, var, expected, expected_var = (part[receiver] for part in (*before, *after))
-    known = np.isfinite(var) & np.isfinite(expected_var)
-    usual = np.where(known, expected_var, 0.0) / doubt
-    return CrowdStep(
-        transition=transition,
-        added=np.maximum(usual - np.square(transition) * np.where(known, var, 0.0), 0.0),
-        jump=(doubt - 1.0) * usual,
-        before=np.where(known, mean, 0.0),
-        expected=np.where(np.isfinite(expected_var), expected, 0.0),
-        expected_var=expected_var,
-        growth=growth,
-        stays=(1.0 - setting.turnover) ** steps,
-        claimed=model.course is None,
-    )
-
-
-def _size(model: ProcessModel, slot: int) -> Floats:
-    """Return how large the crowd of a slot may be, by the course of a model, (d,); at night that is not nobody."""
-    assert model.course is not None
-    spread = model.course.settled_var(slot, model.diagonal_transition)
-    return np.sqrt(np.maximum(np.square(model.course.mean(slot)) + spread, 1.0))
-
-
-def _bits(step: CrowdStep, records: SlotRecords | None = None) -> bytes:
-    """Return the bits of a step, and of the records after it: what is the same has the same result."""
-    parts = [np.atleast_1d(value) for value in vars(step).values()]
-    if records is not None:
-        parts += [records.origins, records.noisy, records.noise_var]
-    return b"".join(part.tobytes() for part in parts)
-
-
-def _records(state: RelayState, slot: int, receiver: int, held: Bools) -> SlotRecords | None:
-    """Return the records of a slot that a receiver has; None: it has none."""
-    origins: Ints = np.flatnonzero(held)
-    if not len(origins):
-        return None
-    place, setting = slot % state.lag, state.setting
-    first = receiver // (setting.servers // setting.runs) * state.servers
-    noise_var = state.var[place][first + origins]
-    if state.scores is not None and state.suspicious[place, receiver]:
-        noise_var = noise_var * state.penalty[place, receiver, origins]
-    return SlotRecords(origins, state.noisy[place][first + origins], noise_var)
-
-
-def _held(state: RelayState, slot: int, engine: Engine, active: Bools) -> Bools:
-    """Return which receivers have which records of a slot, (N, servers per run)."""
-    holdings = state.holdings(slot, engine, active)
-    held = np.zeros((state.setting.servers, state.servers), dtype=np.bool_)
-    receivers, origins = held_pairs(holdings.indptr, holdings.indices, state.table(slot))
-    held[receivers, origins % state.servers] = True
-    return held & active[:, None]
-
-
-def _base_filters(learned: LearnedShares) -> list[ShareFilter]:
-    """Return the filters of all receivers after the last slot that is final."""
-    learner = learned.learner
-    if learned.base is None or learned.base[0] is not learner.mean:
-        filters = []
-        for one in range(len(learner.mean)):
-            mean, cov, scale = learner.mean[one], learner.cov[one], learner.scale[one]
-            begun, heard = bool(learner.begun[one]), learner.heard[one]
-            if scale.any():
-                filters.append(ShareFilter(mean, ShareCovariance(cov), scale, begun, heard, learner.settled[one] > 0))
-            else:
-                filters.append(former_filter(mean, cov, learner.public[one], heard, begun=begun))
-        learned.base = learner.mean, [filters[one] for one in learner.members]
-    return learned.base[1]
 
 
 def _keep(learned: LearnedShares, filters: list[ShareFilter]) -> None:
@@ -436,3 +308,18 @@ def _learner(filters: list[ShareFilter], members: Ints, public: Floats) -> Share
         scale=np.stack([one.scale for one in filters]),
         settled=np.stack([one.settled.astype(np.int64) for one in filters]),
     )
+
+
+def check_learning(setting: Setting, max_hops: int | None) -> None:
+    """Refuse to learn shares where that cannot work."""
+    if setting.observation != "binomial":
+        raise BadInput(
+            "shares are learned from binomial counts; give observation=binomial, or leave the share width out."
+        )
+    if setting.form != "diagonal":
+        raise BadInput("shares are learned in the diagonal form only; leave form=matrix or the share width out.")
+    if max_hops is not None:
+        raise BadInput(
+            f"shares are learned where all servers have all records, but these travel {max_hops} hops; give reach=all, "
+            "or leave the share width out."
+        )

@@ -5,13 +5,16 @@ Fixed seeds; 20 servers among which users are divided, all records in their own 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpcrowd.sim.data import DataSet
+from dpcrowd.sim.data import DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.data.span import cut
+from dpcrowd.sim.fit import fit
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.simulate import simulate
 
@@ -63,3 +66,46 @@ def test_a_server_with_a_large_share_that_is_heard_late() -> None:
     )
     assert found.coverage95.mean() > 0.85
     assert found.total_error.mean() < 4e-3
+
+
+@pytest.mark.slow
+def test_wrong_shares_of_a_lively_crowd_are_learned_by_servers_that_meet() -> None:
+    """A crowd that moves by a third per slot, and a number of samples that would divide the window: servers of two
+    groups that take turns would never be compared, and intervals cover less than half."""
+    found = [relay(lively(seed), composition=0.5, share_width=0.1, burn_in=40, seed=seed) for seed in range(2)]
+    right = [relay(lively(seed), burn_in=40, seed=seed) for seed in range(2)]
+    error = np.mean([one.total_error.mean() for one in found]) / np.mean([one.total_error.mean() for one in right])
+    assert error < 1.5
+    assert np.mean([one.coverage95.mean() for one in found]) > 0.88
+
+
+def lively(seed: int) -> DataSet:
+    moves = np.random.default_rng(seed).normal(0.0, 0.3, (160, 1))
+    return counts_from_array(np.rint(3e4 * np.exp(moves)).astype(int).tolist(), process_var=[1e8])
+
+
+def days(folder: Path, holiday: int) -> DataSet:
+    """Hours of four weeks with empty nights, and a day on which nearly nobody comes."""
+    rng = np.random.default_rng(3)
+    hours = np.maximum(np.sin(np.pi * (np.arange(24) - 7) / 12.0), 0.0)
+    by_day = np.exp(rng.normal(0.0, 0.05, 28)) * np.where(np.arange(28) == holiday, 0.1, 1.0)
+    counts = rng.poisson((by_day[:, None] * hours).reshape(-1, 1) * np.array([2000.0, 700.0]))
+    lines = [
+        f"2025-02-{1 + hour // 24:02d}T{hour % 24:02d}:00,{one},{other}" for hour, (one, other) in enumerate(counts)
+    ]
+    file = folder / "days.csv"
+    file.write_text("\n".join(["time,a,b", *lines]), encoding="utf-8")
+    return load(file)
+
+
+@pytest.mark.slow
+def test_a_holiday_at_the_beginning_is_no_error_of_shares(tmp_path: Path) -> None:
+    """Right public shares, and a day on which nearly nobody comes when servers are heard for the first time: if shares
+    are taken to be small, or a night makes them uncertain, the error is 1.7 times as large."""
+    data = days(tmp_path, 14)
+    model = fit(cut(data, 0, 14 * 24), source="public half")
+    scored = cut(data, 14 * 24, 14 * 24 + 120)
+    settings = {"model": model, "turnover": 0.05, "burn_in": 0}
+    learned, right = relay(scored, share_width=0.1, **settings), relay(scored, **settings)
+    assert learned.total_error.mean() < 1.15 * right.total_error.mean()
+    assert learned.coverage95.mean() > 0.9

@@ -1,0 +1,103 @@
+"""A crowd that surprises, while shares are learned: a holiday is no error of all shares.
+
+The joint filter (`share_learning`) has one normal distribution of the crowd r, with the mean m and the variance v that
+filters that learn (`learning`) have together. They themselves have several, each with a weight p_k, and a holiday that
+is far off for the mixture's variance is not for a lively one of them. If the joint filter took v for granted, it would
+rather believe that the shares of all servers that were heard are wrong; a width (`share_widths`) with which they cannot
+be so wrong would be ruled out for good, by one slot. So before the records z of a slot are fused, they say which of the
+beliefs k is right, for each width w. On some days something happens in all regions at once, which no belief of a single
+region knows: then all variances are f times as large.
+
+    L(w, f, k) = N(z; expected + h (m_k - m), S_w + (f v_k - v) h h^T)    h: how much of r is in each record
+                                                                          S_w: covariances of z with the width w
+    P(w, f)    ~ p(w) p(f) prod over regions of sum_k p_k L(w, f, k)      w and f are the same in all regions
+    q_fk       = sum_w P(w, f) p_k L(w, f, k)/sum_j p_j L(w, f, j)        of a region
+
+With a = h^T S^-1 h and b = h^T S^-1 e all of them follow from one root per width. The variance v becomes larger by
+
+    sum_fk q_fk (f v_k + (m_k - m)^2)/sum_k p_k (v_k + (m_k - m)^2)
+
+and never smaller; less than half as much again is left out. What the records say of the crowd after that, the filters
+that learn get as they do with public shares. A record that is far off counts less already, so no single one can say
+that everything has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcrowd.arrays import Floats
+from dpcrowd.filters.share_learning import ExpectedRecords, ShareFilter, square_root
+from dpcrowd.filters.share_widths import directions_of, weighed
+
+__all__ = ["CrowdBeliefs", "surprise"]
+
+_EVENTS = ((1.0, 0.96), (16.0, 0.02), (256.0, 0.02))
+"""f, and its probability: once in 25 slots with records something happens in all regions at once."""
+_LEAST_WEIGHT = 1e-9
+"""A width that is less probable has nothing to say."""
+_LEAST_GROWTH = 1.5
+"""A smaller factor changes hardly anything; receivers with different records then expect the same, which is computed
+once."""
+_LEAST = 1e-300
+
+
+@dataclass(frozen=True)
+class CrowdBeliefs:
+    """What is believed of a crowd before the records of a slot.
+
+    mean, var           (d,) m and v
+    means, vars, weights  (k, d) of the filters that learn
+    """
+
+    mean: Floats
+    var: Floats
+    means: Floats
+    vars: Floats
+    weights: Floats
+
+
+def surprise(
+    known: ShareFilter, expected: ExpectedRecords, public: Floats, width: float, beliefs: CrowdBeliefs
+) -> Floats:
+    """Return the factors (d,), 1 or more, by which the variances of the crowd become larger.
+
+    known   the filter before the records, and what it expects of them
+    public  (m, d) shares
+    """
+    directions, widths = directions_of(known, public.T), weighed(known, public.T, width)
+    common = np.einsum("dij,dkj->dki", directions.to, expected.common[:, :, 1 : len(public) + 1])  # Cov(z, y)
+    probable = np.flatnonzero(widths.weight > _LEAST_WEIGHT)
+    events = np.array([factor for factor, _ in _EVENTS])
+    shift, more = beliefs.means - beliefs.mean, np.maximum(np.multiply.outer(events, beliefs.vars) - beliefs.var, 0.0)
+    evidence = np.empty((len(probable), *more.shape))
+    for number, one in enumerate(probable):
+        drawn = common * (widths.added[one][:, None] / widths.diagonal[one])[:, None, :]
+        off = expected.innovation + np.einsum("dki,di->dk", drawn, widths.mean)
+        cov = expected.cov - drawn @ common.swapaxes(1, 2)
+        np.einsum("dkk->dk", cov)[...] += expected.noise
+        root = square_root(0.5 * (cov + cov.swapaxes(1, 2)))
+        seen = np.linalg.solve(root, np.stack([off, expected.share], axis=2))
+        a, b = np.square(seen[:, :, 1]).sum(axis=1), (seen[:, :, 0] * seen[:, :, 1]).sum(axis=1)
+        alone = -0.5 * np.square(seen[:, :, 0]).sum(axis=1) - np.log(np.abs(np.einsum("dkk->dk", root))).sum(axis=1)
+        left = b - a * shift
+        evidence[number] = alone + shift * (b - 0.5 * a * shift)
+        evidence[number] += 0.5 * (more * np.square(left) / (1.0 + more * a) - np.log1p(more * a))
+    return _growth(evidence, np.log(widths.weight[probable]), beliefs)
+
+
+def _growth(evidence: Floats, log_weight: Floats, beliefs: CrowdBeliefs) -> Floats:
+    """Return the factors (d,) from log L, (w, f, k, d), and the logarithms of the weights of widths, (w,)."""
+    events, chances = (np.array(column) for column in zip(*_EVENTS, strict=True))
+    most = evidence.max(axis=2)
+    joint = beliefs.weights * np.exp(evidence - most[:, :, None])
+    total = np.maximum(joint.sum(axis=2), _LEAST)
+    common = log_weight[:, None] + np.log(chances) + (np.log(total) + most).sum(axis=2)
+    weight = np.exp(common - common.max())
+    right = np.einsum("wf,wfkd->fkd", weight / weight.sum(), joint / total[:, :, None])
+    off = np.square(beliefs.means - beliefs.mean)
+    usual = (beliefs.weights * (beliefs.vars + off)).sum(axis=0)
+    found = (right * (np.multiply.outer(events, beliefs.vars) + off)).sum(axis=(0, 1))
+    return np.where(found > _LEAST_GROWTH * usual, found / usual, 1.0)

@@ -1,0 +1,60 @@
+"""Relay with learned shares: how wide the crowd is before the records of a slot (`filters.share_surprise`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcrowd.arrays import Bools, Floats
+from dpcrowd.filters.bank_estimate import doubtful_weights
+from dpcrowd.filters.learning import Bank
+from dpcrowd.filters.share_learning import ShareFilter, expected_records, move_filter, prepare_slot
+from dpcrowd.filters.share_surprise import CrowdBeliefs, surprise
+from dpcrowd.kernels.engine import Engine
+from dpcrowd.schemes.relay_share_steps import bits_of, filters_before, held_records, moved_filter, records_of, step_of
+from dpcrowd.schemes.relay_state import RelayState
+
+__all__ = ["surprised_var"]
+
+
+def surprised_var(
+    state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], bank: Bank, engine: Engine
+) -> Floats:
+    """Return the variances (N, d) of the crowd that are expected of a slot, larger where its records surprise.
+
+    prior  means and variances (N, d) of the filters that learn together, and `bank` what each of them expects
+    """
+    learned, place, setting = state.learned, slot % state.lag, state.setting
+    assert learned is not None
+    if setting.model.course is None:
+        return prior[1]
+    filters, before = filters_before(state, slot)
+    held, weights = held_records(state, slot, engine, active), doubtful_weights(bank, state.beliefs)
+    var, width = prior[1].copy(), setting.share_width
+    former, found = learned.surprises[place], dict[tuple[int, bytes], tuple[ShareFilter, Floats]]()
+    learned.moved = {}
+    for receiver in np.flatnonzero(active).tolist():
+        known, records = filters[receiver], records_of(state, slot, receiver, held[receiver])
+        if records is None:
+            continue
+        step = step_of(setting, receiver, before, prior, (slot - 1, slot))
+        mixture = CrowdBeliefs(
+            *(part[receiver] for part in prior), *(part[:, receiver] for part in (bank.mean, bank.var, weights))
+        )
+        key = id(known), bits_of(step, records) + b"".join(part.tobytes() for part in vars(mixture).values())
+        if key not in found and key in former and former[key][0] is known:
+            found[key] = former[key]
+        if key not in found:
+            public, believed = learned.learner.public[learned.learner.members[receiver]], learned.shares[place]
+            if not known.begun:
+                ready = move_filter(known, public, believed[:, receiver], step, records), believed[:, receiver]
+            elif (expectation := (id(known), bits_of(step))) in learned.moved:
+                ready = learned.moved[expectation]
+            else:
+                ready = moved_filter(known, public, believed[:, receiver], width, step, anchor=True)
+                learned.moved[expectation] = ready
+            prepared = prepare_slot(ready[0], known, public, ready[1], width, step, records)
+            expected = expected_records(prepared, public, records)
+            found[key] = known, surprise(prepared.known, expected, public, width, mixture)
+        var[receiver] *= found[key][1]
+    learned.surprises[place] = found
+    return var

@@ -1,0 +1,114 @@
+"""How far records widen what is expected of a crowd, against densities of the records that are written out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from dpcrowd.arrays import Floats
+from dpcrowd.filters import share_surprise, share_widths
+from dpcrowd.filters.share_learning import (
+    ExpectedRecords,
+    PreparedSlot,
+    ShareCovariance,
+    SlotRecords,
+    expected_records,
+    share_var,
+    start_filter,
+)
+from dpcrowd.filters.share_surprise import CrowdBeliefs, surprise
+
+SERVERS, REGIONS, WIDTH = 6, 3, 0.1
+WIDTHS = ((1.0, 0.7), (15.0, 0.3))
+EVENTS = ((1.0, 0.9), (20.0, 0.1))
+CROWD = np.array([4000.0, 900.0, 2500.0])
+DEVIATION = np.array([120.0, 40.0, 60.0])
+
+
+def centred(var: Floats) -> Floats:
+    return np.diag(var) - np.outer(var, var) / var.sum()
+
+
+def some_case(seed: int, factor: Floats, origins: list[int]) -> tuple[PreparedSlot, SlotRecords, CrowdBeliefs, Floats]:
+    """A filter whose crowd is expected, two beliefs of it, and records of some servers with right public shares.
+
+    factor  (d,) by how much the crowd differs from what is expected
+    """
+    rng = np.random.default_rng(seed)
+    public = rng.dirichlet(np.full(SERVERS, 8.0), REGIONS).T
+    known = replace(start_filter(public, WIDTH), begun=True, heard=np.full(SERVERS, 2), scale=CROWD.copy())
+    mean, cov = known.mean.copy(), np.zeros_like(known.cov)
+    mean[:, 0], cov[:, 0, 0] = CROWD, np.square(DEVIATION)
+    for k in range(REGIONS):
+        cov[k, 1 : SERVERS + 1, 1 : SERVERS + 1] = centred((15.0 * WIDTH * CROWD[k]) ** 2 * share_var(public[:, k]))
+        cov[k, SERVERS + 1 :, SERVERS + 1 :] = centred(CROWD[k] * public[:, k])
+    slot = PreparedSlot(replace(known, mean=mean, spread=ShareCovariance(cov)), public.T, CROWD)
+    heard = np.array(origins)
+    noisy = public[heard] * CROWD * factor + rng.normal(0.0, 3.0, (len(heard), REGIONS))
+    variances = np.stack([0.5 * np.square(DEVIATION), 100.0 * np.square(DEVIATION)])
+    beliefs = CrowdBeliefs(
+        CROWD, np.square(DEVIATION), np.stack([CROWD, CROWD * 1.01]), variances, np.array([[0.98], [0.02]]) * np.ones(3)
+    )
+    return slot, SlotRecords(heard, noisy, np.full(len(heard), 9.0)), beliefs, public
+
+
+def written_out(expected: ExpectedRecords, public: Floats, beliefs: CrowdBeliefs, records: SlotRecords) -> Floats:
+    """The factors by densities of the records under every width and belief, with priors of their own."""
+    densities = np.empty((len(WIDTHS), len(EVENTS), 2, REGIONS))
+    heard = records.origins
+    for k in range(REGIONS):
+        for w, (factor, _) in enumerate(WIDTHS):
+            shares = centred((factor * WIDTH) ** 2 * share_var(public[:, k]))
+            # errors of shares are parts of a crowd that is known as well as the filter knows it
+            people = (CROWD[k] ** 2 + DEVIATION[k] ** 2 if factor < 15.0 else CROWD[k] ** 2) * shares
+            deviations = centred(CROWD[k] * public[:, k])
+            own = (people + deviations)[np.ix_(heard, heard)] + np.diag(expected.noise[k])
+            h = public[heard, k]
+            for f, (event, _) in enumerate(EVENTS):
+                for number in range(2):
+                    var = max(event * beliefs.vars[number, k], beliefs.var[k])
+                    densities[w, f, number, k] = multivariate_normal.logpdf(
+                        records.noisy[:, k], h * beliefs.means[number, k], own + var * np.outer(h, h)
+                    )
+    mixed = beliefs.weights * np.exp(densities - densities.max(axis=(0, 1, 2)))
+    common = np.outer([weight for _, weight in WIDTHS], [weight for _, weight in EVENTS])
+    common = common * np.prod(mixed.sum(axis=2), axis=2)
+    right = np.einsum("wf,wfkd->fkd", common / common.sum(), mixed / mixed.sum(axis=2, keepdims=True))
+    factors = np.array([event for event, _ in EVENTS])[:, None, None]
+    off = np.square(beliefs.means - beliefs.mean)
+    found = (right * (factors * beliefs.vars + off)).sum(axis=(0, 1))
+    factor = found / (beliefs.weights * (beliefs.vars + off)).sum(axis=0)
+    return np.where(factor > 1.5, factor, 1.0)
+
+
+@pytest.mark.parametrize("origins", [[2], [0, 3], [0, 1, 2, 4, 5]], ids=str)
+@pytest.mark.parametrize("factor", [1.0, 0.9, 0.6, 1.5])
+def test_the_crowd_is_as_wide_as_densities_say(
+    monkeypatch: pytest.MonkeyPatch, factor: float, origins: list[int]
+) -> None:
+    """A sign, a weight or a region that is off would let shares pay for a holiday, or widen every crowd."""
+    monkeypatch.setattr(share_widths, "_WIDTHS", WIDTHS)
+    monkeypatch.setattr(share_surprise, "_EVENTS", EVENTS)
+    slot, records, beliefs, public = some_case(3, np.array([factor, 1.0, factor]), origins)
+    expected = expected_records(slot, public, records)
+    found = surprise(slot.known, expected, public, WIDTH, beliefs)
+    np.testing.assert_allclose(found, written_out(expected, public, beliefs, records), rtol=1e-4)
+
+
+def test_a_holiday_widens_the_crowd_and_a_wrong_share_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All servers that are heard see less on a holiday; of a wrong share, one of them does."""
+    monkeypatch.setattr(share_widths, "_WIDTHS", WIDTHS)
+    everybody = list(range(SERVERS))
+    factors = {}
+    for name in ("usual", "holiday", "share"):
+        slot, records, beliefs, public = some_case(5, np.full(REGIONS, 0.6 if name == "holiday" else 1.0), everybody)
+        if name == "share":
+            records.noisy[1] *= 0.6
+        expected = expected_records(slot, public, records)
+        factors[name] = surprise(slot.known, expected, public, WIDTH, beliefs)
+    assert (factors["usual"] < 1.5).all()
+    assert (factors["holiday"] > 10.0).all()
+    assert (factors["share"] < 2.0).all()
