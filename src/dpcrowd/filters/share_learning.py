@@ -33,24 +33,25 @@ neighbours. Everything is a function of the records. A record beyond `LIMIT` squ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.observation import ROUNDING
 from dpcrowd.filters.share_settling import expected_part, heard_crowd, heard_part, to_parts, to_people
+from dpcrowd.filters.share_state import (
+    CrowdStep,
+    ExpectedRecords,
+    PreparedSlot,
+    ShareCovariance,
+    ShareFilter,
+    SlotRecords,
+)
 
 __all__ = [
     "LIMIT",
     "WIDEST",
-    "CrowdStep",
-    "Directions",
-    "ExpectedRecords",
-    "PreparedSlot",
-    "ShareCovariance",
-    "ShareFilter",
-    "SlotRecords",
     "expected_records",
     "former_filter",
     "fuse_slot",
@@ -78,152 +79,6 @@ _LEAST_HEARD = 0.5
 """The public part of the servers that have been heard, at least, before a region is settled."""
 _LEAST_NOISE = 1e-13
 """The least variance of a record's noise, as a part of what the filter expects of its value: rounding."""
-
-
-@dataclass(frozen=True)
-class Directions:
-    """Directions in which errors of shares are independent of one another, before the records of a slot.
-
-    `share_widths` looks at y, errors of shares in such units that all have the same variance at the start.
-
-    var     (d, m - 1) variances of y there
-    common  (d, m - 1) its covariances with the crowd
-    to      (d, m - 1, m) from errors of shares to these directions
-    back    (d, m, m - 1) from these directions to errors of shares
-    """
-
-    var: Floats
-    common: Floats
-    to: Floats
-    back: Floats
-
-
-@dataclass(eq=False)
-class ShareCovariance:
-    """Covariances before the records of a slot, which filters with different records of it have in common.
-
-    cov         (d, n, n), symmetric
-    directions  those of the errors of shares, once `share_widths` has looked for them
-    """
-
-    cov: Floats
-    directions: Directions | None = None
-
-
-@dataclass(eq=False)
-class ShareFilter:
-    """What is known after a slot, in d regions of m servers; n = 2 m + 1. Nothing changes it.
-
-    mean     (d, n) crowd, errors of shares and deviations. Errors of shares are in people, b, from the first estimate
-             of the crowd until it is settled; before and after that they are parts of it, g
-    spread   covariances before the records of the slot
-    scale    (d,) the crowd to which the width W at the start refers, in the unit of the errors of shares
-    begun    whether the crowd has been estimated for the first time
-    heard    (m,) how many records of each server there have been, up to 2
-    settled  (d,) whether the crowd is known well enough to linearise g r; the state is then that of `share_settling`
-    gain     (d, k, n) G: the k records of the slot have made the covariances smaller by G^T G; None: there are none
-    """
-
-    mean: Floats
-    spread: ShareCovariance
-    scale: Floats
-    begun: bool
-    heard: Ints
-    settled: Bools
-    gain: Floats | None = None
-    _cov: Floats | None = None
-
-    @property
-    def silent(self) -> Bools:
-        """Which servers have never been heard, (m,)."""
-        return np.asarray(self.heard == 0)
-
-    @property
-    def cov(self) -> Floats:
-        """Covariances (d, n, n) after the slot, computed when they are needed: many a filter is asked for its crowd
-        alone, and runs again when a late record arrives."""
-        if self.gain is None:
-            return self.spread.cov
-        if self._cov is None:
-            self._cov = self.spread.cov - self.gain.swapaxes(1, 2) @ self.gain
-            self._cov += self._cov.swapaxes(1, 2).copy()
-            self._cov *= 0.5
-        return self._cov
-
-    @property
-    def crowd_var(self) -> Floats:
-        """The variances of the crowd, (d,)."""
-        var = self.spread.cov[:, 0, 0]
-        return var if self.gain is None else var - np.square(self.gain[:, :, 0]).sum(axis=1)
-
-
-@dataclass(frozen=True)
-class CrowdStep:
-    """How the crowd moves from one slot to another: r becomes expected + transition (r - before), and noise is added.
-
-    transition, added       (d,) a, and the variance of the noise
-    jump                    (d,) what is added to that since records contradict what was expected
-    before                  (d,) what was believed of the crowd in the slot before, with the same records
-    expected, expected_var  (d,) what follows from it for the slot; an infinite variance: nothing is known
-    growth                  (d,) the factor by which an expected course grows; 1 without one
-    stays                   the part of the users who have stayed
-    claimed                 whether the first crowd was what the first records claimed, and may be too small by far
-    """
-
-    transition: Floats
-    added: Floats
-    jump: Floats
-    before: Floats
-    expected: Floats
-    expected_var: Floats
-    growth: Floats
-    stays: float
-    claimed: bool = True
-
-
-@dataclass(frozen=True)
-class SlotRecords:
-    """The records of a slot.
-
-    origins    (k,) the places of the servers that have made them, in ascending order
-    noisy      (k, d)
-    noise_var  (k,)
-    """
-
-    origins: Ints
-    noisy: Floats
-    noise_var: Floats
-
-
-@dataclass(frozen=True)
-class PreparedSlot:
-    """What is compared with the records of a slot.
-
-    known   the filter before them
-    shares  (d, m) and crowd (d,): the point at which products of both are linearised
-    """
-
-    known: ShareFilter
-    shares: Floats
-    crowd: Floats
-
-
-@dataclass(frozen=True)
-class ExpectedRecords:
-    """What a filter expects of k records of a slot, in d regions.
-
-    share       (d, k) how much of the crowd is in each of them
-    common      (d, k, n) their covariances with the state
-    cov         (d, k, k) their covariances with one another, without noise
-    innovation  (d, k) by how much they are above what was expected
-    noise       (d, k) variances of their noise; of a record that is far off it is larger
-    """
-
-    share: Floats
-    common: Floats
-    cov: Floats
-    innovation: Floats
-    noise: Floats
 
 
 def start_filter(public: Floats, width: float) -> ShareFilter:

@@ -29,7 +29,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.share_learning import ExpectedRecords, ShareFilter, square_root
+from dpcrowd.filters.share_learning import square_root
+from dpcrowd.filters.share_state import ExpectedRecords, ShareFilter
 from dpcrowd.filters.share_widths import directions_of, weighed
 
 __all__ = ["CrowdBeliefs", "surprise"]

@@ -25,8 +25,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats
-from dpcrowd.filters.share_learning import WIDEST, Directions, ShareCovariance, ShareFilter, share_var
+from dpcrowd.filters.share_learning import WIDEST, share_var
 from dpcrowd.filters.share_settling import LEAST_PART, expected_part, heard_part
+from dpcrowd.filters.share_state import Directions, ShareCovariance, ShareFilter
 
 __all__ = ["Widths", "anchored", "directions_of", "learned_crowd", "learned_shares", "weighed"]
 

@@ -11,14 +11,8 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.filters.records import held_pairs
-from dpcrowd.filters.share_learning import (
-    CrowdStep,
-    ShareCovariance,
-    ShareFilter,
-    SlotRecords,
-    former_filter,
-    move_filter,
-)
+from dpcrowd.filters.share_learning import former_filter, move_filter
+from dpcrowd.filters.share_state import CrowdStep, ShareCovariance, ShareFilter, SlotRecords
 from dpcrowd.filters.share_widths import anchored, learned_shares
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.base import Setting

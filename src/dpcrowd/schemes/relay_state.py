@@ -16,7 +16,7 @@ from dpcrowd.filters.ahead import moved_in_time
 from dpcrowd.filters.learning import Bank, Beliefs, beliefs_of, reset_bank, start_bank
 from dpcrowd.filters.origins import OriginScores
 from dpcrowd.filters.records import POOL, RecordTable
-from dpcrowd.filters.share_learning import ShareFilter
+from dpcrowd.filters.share_state import ShareFilter
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.bit_spread import BitSpread, Words
 from dpcrowd.network.sparse_spread import SparseSpread

@@ -7,7 +7,8 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.bank_estimate import doubtful_weights
 from dpcrowd.filters.learning import Bank
-from dpcrowd.filters.share_learning import ShareFilter, expected_records, move_filter, prepare_slot
+from dpcrowd.filters.share_learning import expected_records, move_filter, prepare_slot
+from dpcrowd.filters.share_state import ShareFilter
 from dpcrowd.filters.share_surprise import CrowdBeliefs, surprise
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.relay_share_steps import bits_of, filters_before, held_records, moved_filter, records_of, step_of

@@ -10,15 +10,8 @@ from scipy.stats import multivariate_normal
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters import share_surprise, share_widths
-from dpcrowd.filters.share_learning import (
-    ExpectedRecords,
-    PreparedSlot,
-    ShareCovariance,
-    SlotRecords,
-    expected_records,
-    share_var,
-    start_filter,
-)
+from dpcrowd.filters.share_learning import expected_records, share_var, start_filter
+from dpcrowd.filters.share_state import ExpectedRecords, PreparedSlot, ShareCovariance, SlotRecords
 from dpcrowd.filters.share_surprise import CrowdBeliefs, surprise
 
 SERVERS, REGIONS, WIDTH = 6, 3, 0.1
