@@ -656,8 +656,8 @@ MUTANTS = (
     Mutant(
         "holiday-taken-for-wrong-shares",
         "filters/share_surprise.py",
-        "common = log_weight[:, None] + np.log(chances) + (np.log(total) + most).sum(axis=2)",
-        "common = log_weight[:, None] + np.log(chances) + (np.log(total) + most)[:, :, 0]",
+        "together = log_weight[:, None] + common + evidence.sum(axis=2) + math.log(_TOGETHER)",
+        "together = log_weight[:, None] + common + evidence[:, :, 0] + math.log(_TOGETHER)",
         "A day that all regions have in common is no evidence against wrong shares of all servers.",
         ("oracle/filters/test_share_surprise.py",),
     ),

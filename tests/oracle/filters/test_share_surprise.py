@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +10,13 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters import share_surprise, share_widths
+from dpcrowd.filters import share_widths
 from dpcrowd.filters.share_learning import expected_records, share_var, start_filter
 from dpcrowd.filters.share_state import ExpectedRecords, PreparedSlot, ShareCovariance, SlotRecords
 from dpcrowd.filters.share_surprise import CrowdBeliefs, surprise
 
 SERVERS, REGIONS, WIDTH = 6, 3, 0.1
 WIDTHS = ((1.0, 0.7), (15.0, 0.3))
-EVENTS = ((1.0, 0.9), (20.0, 0.1))
 CROWD = np.array([4000.0, 900.0, 2500.0])
 DEVIATION = np.array([120.0, 40.0, 60.0])
 
@@ -50,7 +50,7 @@ def some_case(seed: int, factor: Floats, origins: list[int]) -> tuple[PreparedSl
 
 def written_out(expected: ExpectedRecords, public: Floats, beliefs: CrowdBeliefs, records: SlotRecords) -> Floats:
     """The factors by densities of the records under every width and belief, with priors of their own."""
-    densities = np.empty((len(WIDTHS), len(EVENTS), 2, REGIONS))
+    densities = np.empty((len(WIDTHS), 2, REGIONS))
     heard = records.origins
     for k in range(REGIONS):
         for w, (factor, _) in enumerate(WIDTHS):
@@ -60,20 +60,25 @@ def written_out(expected: ExpectedRecords, public: Floats, beliefs: CrowdBeliefs
             deviations = centred(CROWD[k] * public[:, k])
             own = (people + deviations)[np.ix_(heard, heard)] + np.diag(expected.noise[k])
             h = public[heard, k]
-            for f, (event, _) in enumerate(EVENTS):
-                for number in range(2):
-                    var = max(event * beliefs.vars[number, k], beliefs.var[k])
-                    densities[w, f, number, k] = multivariate_normal.logpdf(
-                        records.noisy[:, k], h * beliefs.means[number, k], own + var * np.outer(h, h)
-                    )
-    mixed = beliefs.weights * np.exp(densities - densities.max(axis=(0, 1, 2)))
-    common = np.outer([weight for _, weight in WIDTHS], [weight for _, weight in EVENTS])
-    common = common * np.prod(mixed.sum(axis=2), axis=2)
-    right = np.einsum("wf,wfkd->fkd", common / common.sum(), mixed / mixed.sum(axis=2, keepdims=True))
-    factors = np.array([event for event, _ in EVENTS])[:, None, None]
-    off = np.square(beliefs.means - beliefs.mean)
-    found = (right * (factors * beliefs.vars + off)).sum(axis=(0, 1))
-    factor = found / (beliefs.weights * (beliefs.vars + off)).sum(axis=0)
+            for number in range(2):
+                var = max(beliefs.vars[number, k], beliefs.var[k])
+                densities[w, number, k] = multivariate_normal.logpdf(
+                    records.noisy[:, k], h * beliefs.means[number, k], own + var * np.outer(h, h)
+                )
+    densities = np.exp(densities - densities.max(axis=(0, 1)))
+    # All cases of width, of one belief for all regions or one for each, and of the beliefs of all regions.
+    chance, right = 0.0, np.zeros((2, REGIONS))
+    for w, (_, weight) in enumerate(WIDTHS):
+        for chosen in itertools.product(range(2), repeat=REGIONS):
+            places = list(chosen), list(range(REGIONS))
+            fits = weight * np.prod(densities[w][places])
+            prior = 0.8 * np.prod(beliefs.weights[places])
+            if len(set(chosen)) == 1:
+                prior += 0.2 * beliefs.weights[chosen[0]].mean()
+            right[places] += prior * fits
+            chance += prior * fits
+    spread = beliefs.vars + np.square(beliefs.means - beliefs.mean)
+    factor = (right / chance * spread).sum(axis=0) / (beliefs.weights * spread).sum(axis=0)
     return np.where(factor > 1.5, factor, 1.0)
 
 
@@ -84,7 +89,6 @@ def test_the_crowd_is_as_wide_as_densities_say(
 ) -> None:
     """A sign, a weight or a region that is off would let shares pay for a holiday, or widen every crowd."""
     monkeypatch.setattr(share_widths, "_WIDTHS", WIDTHS)
-    monkeypatch.setattr(share_surprise, "_EVENTS", EVENTS)
     slot, records, beliefs, public = some_case(3, np.array([factor, 1.0, factor]), origins)
     expected = expected_records(slot, public, records)
     found = surprise(slot.known, expected, public, WIDTH, beliefs)
