@@ -13,12 +13,12 @@ from dpcrowd.schemes.direct import DirectScheme
 from dpcrowd.schemes.flooding import Flooding
 from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.registry import groups_regions
-from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
+from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, NEVER_MEET, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import SUM_TOLERANCE, is_partition
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
-from dpcrowd.sim.planning import NEVER_MEET, servers_meet
+from dpcrowd.sim.planning import servers_meet
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
 from dpcrowd.sim.statistics import mean_with_interval

@@ -37,7 +37,6 @@ from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.topology import Networks
 
 __all__ = [
-    "NEVER_MEET",
     "planned_reach",
     "planned_samples",
     "public_facts",
@@ -48,13 +47,6 @@ __all__ = [
 
 MOST_EXACT = 512
 """Servers up to which every delay is computed; in larger networks the delays to a few servers stand for all."""
-
-NEVER_MEET = (
-    "with {samples} samples in {length} slots some servers never sample together with the others: if their public "
-    "shares are wrong, that cannot be told from moves of the crowd, and intervals may be too narrow. A number of "
-    "samples that does not divide {length}, or more of them, lets servers meet."
-)
-"""What is said where shares are learned, and servers never meet."""
 
 _RECEIVERS, _BEGINNINGS, _CELLS = 12, 3, 1 << 22
 

@@ -18,8 +18,9 @@ from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.node.config.links import refuse_duplicates
 from dpcrowd.node.config.sections import PROCESS_VAR, ServerSection, usual_send_offset
 from dpcrowd.privacy.units import utc_text
+from dpcrowd.sampling.schedule import all_meet
 from dpcrowd.schemes.registry import SCHEMES
-from dpcrowd.schemes.relay import GROUPS_NEED_A_MODEL, Relay
+from dpcrowd.schemes.relay import GROUPS_NEED_A_MODEL, NEVER_MEET, Relay
 
 if TYPE_CHECKING:
     from dpcrowd.node.config.network import NetworkConfig
@@ -292,6 +293,7 @@ def probable_mistakes(network: NetworkConfig) -> Iterator[str]:
     if section.epsilon > WEAK_EPSILON * 10**9:
         yield f"an epsilon of {network.guarantee().epsilon:g} promises little privacy; 1 or less is usual."
     yield from _questionable_model(network)
+    yield from _questionable_schedule(network)
     end = section.horizon_from_slot + section.length
     if section.kind == "finite" and network.valid_from_slot >= end:
         yield f"the horizon ended at slot {end}, before this revision begins: no server will sample."
@@ -306,6 +308,18 @@ def probable_mistakes(network: NetworkConfig) -> Iterator[str]:
     for number, link in enumerate(network.links):
         if link.until_slot is not None and link.until_slot <= network.valid_from_slot:
             yield f"link[{number}] ended at slot {link.until_slot}, before this revision begins; remove it."
+
+
+def _questionable_schedule(network: NetworkConfig) -> Iterator[str]:
+    """Yield that servers learn shares without ever being compared with others."""
+    relay, length = network.relay, network.guarantee().length
+    if not network.method.share_width or relay is None or len(network.servers) == 1:
+        return
+    samples = relay.samples_per(length)
+    if all_meet(samples, length, np.array(network.offsets)):
+        return
+    more = "" if network.method.meetings else " With meetings = true each server has a phase of its own."
+    yield f"share_width: {NEVER_MEET.format(samples=samples, length=length)}{more}"
 
 
 def _questionable_model(network: NetworkConfig) -> Iterator[str]:

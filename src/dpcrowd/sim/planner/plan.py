@@ -20,7 +20,7 @@ from dpcrowd.models.model import Model
 from dpcrowd.models.season import SECOND, duration_text
 from dpcrowd.privacy import Guarantee
 from dpcrowd.sampling.schedule import all_meet
-from dpcrowd.schemes.relay import Hops
+from dpcrowd.schemes.relay import NEVER_MEET, Hops
 from dpcrowd.sim.adopted import adopt_model
 from dpcrowd.sim.configure import SharesLike
 from dpcrowd.sim.data import NAMES, PAPER_SETS, load
@@ -40,7 +40,6 @@ from dpcrowd.sim.planner.request import EQUAL, Levels, PlanRequest, levels_of_mo
 from dpcrowd.sim.planner.solve import Solution, Variable, solve
 from dpcrowd.sim.planner.text import short_text
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
-from dpcrowd.sim.planning import NEVER_MEET
 from dpcrowd.sim.topology import Networks
 
 __all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "plan"]

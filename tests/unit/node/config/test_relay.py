@@ -231,6 +231,9 @@ def test_meetings() -> None:
     assert len(set(network.offsets)) == 8, "each server has its own phase"
     assert all_meet(samples, length, np.array(network.offsets))
     assert not all_meet(relay_of(former).samples_per(length), length, np.array(former.offsets))
+    assert not any("never sample together" in text for text in network.warnings())
+    (warning,) = [text for text in former.warnings() if "never sample together" in text]
+    assert "meetings = true" in warning, "whoever learns shares so is told what helps"
     fixed = changed(plain, "scheme.samples", 6)
     before, after = network_of(fixed), network_of(changed(fixed, "scheme.meetings", True))
     assert set(before.offsets) != set(after.offsets), "only what is asked for changes"
