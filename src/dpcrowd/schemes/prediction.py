@@ -81,7 +81,7 @@ _STEP = 1.5  # from one number of samples to the next in the first search
 _REGIONS = 12
 _CELLS = 1 << 21
 _FARTHEST, _NEAR = 3, 3  # how many times as many or as few samples, and how many numbers, are looked at for meetings
-_MEETING_COST = 0.1
+_MEETING_COST = 0.05
 """By how much of itself the predicted error may grow, so that servers meet."""
 _LEVEL = 30.0  # an unknown level is this many standard deviations of its change in one slot
 
