@@ -87,7 +87,7 @@ def surprise(
         root = square_root(0.5 * (cov + cov.swapaxes(1, 2)))
         seen = np.linalg.solve(root, np.stack([off, expected.share], axis=2))
         a, b = np.square(seen[:, :, 1]).sum(axis=1), (seen[:, :, 0] * seen[:, :, 1]).sum(axis=1)
-        alone = -0.5 * np.square(seen[:, :, 0]).sum(axis=1) - np.log(np.abs(np.einsum("dkk->dk", root))).sum(axis=1)
+        alone = -0.5 * np.square(seen[:, :, 0]).sum(axis=1) - np.linalg.slogdet(root)[1]
         left = b - a * shift
         evidence[number] = alone + shift * (b - 0.5 * a * shift)
         evidence[number] += 0.5 * (more * np.square(left) / (1.0 + more * a) - np.log1p(more * a))
