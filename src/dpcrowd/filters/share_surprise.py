@@ -7,7 +7,7 @@ rather believe that the shares of all servers that were heard are wrong; a width
 be so wrong would be ruled out for good, by one slot. So before the records z of a slot are fused, they say which of the
 beliefs k is right, for each width w:
 
-    L(w, k) = N(z; expected + h (m_k - m), S_w + (v_k - v) h h^T)         h: how much of r is in each record
+    L(w, k) = N(z; expected + h (m_k - m), S_w + max(v_k - v, 0) h h^T)   h: how much of r is in each record
                                                                           S_w: covariances of z with the width w
     A(w)    = prod over regions of sum_k p_k L(w, k)                      each region for itself
     T(w, k) = prod over regions of L(w, k)                                what happens, happens in all of them
@@ -36,6 +36,7 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.share_learning import square_root
+from dpcrowd.filters.share_settling import expected_part
 from dpcrowd.filters.share_state import ExpectedRecords, ShareFilter
 from dpcrowd.filters.share_widths import directions_of, weighed
 
@@ -78,6 +79,8 @@ def surprise(
     common = np.einsum("dij,dkj->dki", directions.to, expected.common[:, :, 1 : len(public) + 1])  # Cov(z, y)
     probable = np.flatnonzero(widths.weight > _LEAST_WEIGHT)
     shift, more = beliefs.means - beliefs.mean, np.maximum(beliefs.vars - beliefs.var, 0.0)
+    part = expected_part(known.mean[:, 1 : len(public) + 1], public.T, known.silent)
+    share = expected.share * np.where(known.settled, part, 1.0)[:, None]  # of r, where the state has q = f r
     evidence = np.empty((len(probable), *more.shape))
     for number, one in enumerate(probable):
         drawn = common * (widths.added[one][:, None] / widths.diagonal[one])[:, None, :]
@@ -85,7 +88,7 @@ def surprise(
         cov = expected.cov - drawn @ common.swapaxes(1, 2)
         np.einsum("dkk->dk", cov)[...] += expected.noise
         root = square_root(0.5 * (cov + cov.swapaxes(1, 2)))
-        seen = np.linalg.solve(root, np.stack([off, expected.share], axis=2))
+        seen = np.linalg.solve(root, np.stack([off, share], axis=2))
         a, b = np.square(seen[:, :, 1]).sum(axis=1), (seen[:, :, 0] * seen[:, :, 1]).sum(axis=1)
         alone = -0.5 * np.square(seen[:, :, 0]).sum(axis=1) - np.linalg.slogdet(root)[1]
         left = b - a * shift

@@ -81,8 +81,9 @@ _STEP = 1.5  # from one number of samples to the next in the first search
 _REGIONS = 12
 _CELLS = 1 << 21
 _FARTHEST, _NEAR = 3, 3  # how many times as many or as few samples, and how many numbers, are looked at for meetings
-_MEETING_COST = 0.05
-"""By how much of itself the predicted error may grow, so that servers meet."""
+_MEETING_COST, _LEAST_GAIN = 0.1, 0.05
+"""By how much of itself the predicted error may grow with a model, so that servers meet, and what records have to gain
+over the model alone."""
 _LEVEL = 30.0  # an unknown level is this many standard deviations of its change in one slot
 
 
@@ -301,13 +302,13 @@ def _error_of(facts: PublicFacts, deviation: Floats) -> Floats:
     return np.asarray(deviation.sum(axis=-1) / facts.scale.sum())
 
 
-def good_enough(facts: PublicFacts, least: float, tolerance: float = TOLERANCE) -> float:
-    """Return the error with which fewer samples or hops are preferred: within 2% of the least, or another tolerance.
+def good_enough(facts: PublicFacts, least: float) -> float:
+    """Return the error with which fewer samples or hops are preferred: within 2% of the least.
 
     With an expected course, the model alone may be nearly as good as that. Then records that gain little would be
     left out although they gain all there is, so nine tenths of what they gain have to remain, too.
     """
-    enough = (1.0 + tolerance) * least
+    enough = (1.0 + TOLERANCE) * least
     if facts.model.course is None:
         return enough
     alone = np.sqrt(facts.process_var / (1.0 - np.square(facts.transition)))
@@ -336,9 +337,23 @@ def best_choice(facts: PublicFacts) -> tuple[int, float]:
         return samples, error
     errors = predicted_error(facts, near)
     best = int(np.argmin(errors))
-    if errors[best] > good_enough(facts, error, _MEETING_COST):
+    if errors[best] > _enough_for_meetings(facts, error):
         return samples, error
     return near[best], float(errors[best])
+
+
+def _enough_for_meetings(facts: PublicFacts, least: float) -> float:
+    """Return the error that servers may have for meeting one another.
+
+    Without an expected course, real series change less than Q most of the time, and more samples cost more than is
+    predicted. With one, records that say hardly more than the model are left as they are: noisier ones would recognise
+    later that a crowd leaves it.
+    """
+    if facts.model.course is None:
+        return (1.0 + TOLERANCE) * least
+    alone = np.sqrt(facts.process_var / (1.0 - np.square(facts.transition)))
+    gain = float(_error_of(facts, alone)) - least
+    return (1.0 + _MEETING_COST) * least if gain > _LEAST_GAIN * least else least
 
 
 def _meet(facts: PublicFacts, samples: int) -> bool:

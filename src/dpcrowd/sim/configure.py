@@ -198,7 +198,7 @@ def configure(
         "share_width": by_name and one_server and reach in (None, "all"),
     }
     # Where a network file has the width, servers meet as those of the live network do.
-    meetings = share_width is not None or file is None or file.meetings
+    meetings = file is None or not file.crowd.get("share_width") or file.meetings
     crowd, data = _of_file(file, {"turnover": turnover, "groups": groups, "share_width": share_width}, usable, data)
     turnover, groups, share_width = crowd["turnover"], crowd["groups"], crowd["share_width"]
     relay_options = {

@@ -316,10 +316,11 @@ def _planned(config: SimulationConfig) -> list[str]:
             samples = _count(entrant.samples or 0, "sample")
             known = "Q" if config.fitted is None else "process model"
             error = "mean relative error" if config.fitted is None else "total error"
+            meeting = ", or a number near it with which servers that learn shares meet" * config.meetings
             remarks.append(
                 f"{entrant.label} takes {samples} in {_count(guarantee.length, 'slot')}: the fewest whose predicted "
                 f"{error} is within 2% of the least{keep and ' and '}{keep}, given graph, shares, {known} and "
-                "guarantee."
+                f"guarantee{meeting}."
             )
         if isinstance(scheme, Relay) and entrant.reach_planned:
             distance = "to every server" if scheme.max_hops is None else _count(scheme.max_hops, "hop")

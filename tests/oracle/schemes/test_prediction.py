@@ -237,4 +237,4 @@ def test_servers_that_learn_shares_meet_where_it_costs_little(epsilon: float, wo
     assert not all_meet(plain, 24, some.phases(plain)), "the case would show nothing"
     assert (chosen != plain, all_meet(chosen, 24, some.phases(chosen))) == (worth, worth)
     errors = predicted_error(some, [plain, chosen])
-    assert errors[1] <= 1.05 * errors[0]
+    assert errors[1] <= 1.1 * errors[0]

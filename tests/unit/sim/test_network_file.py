@@ -261,12 +261,14 @@ def test_a_plan_lets_servers_that_learn_shares_meet(tmp_path: Path) -> None:
 
 
 def test_a_simulation_of_a_file_has_the_phases_of_the_live_network(tmp_path: Path) -> None:
-    """A width that the user gives is for servers that meet; a network that runs without meetings is simulated so."""
+    """A network that runs without meetings is simulated so, whoever names the width."""
     file = tmp_path / "network.toml"
     text = (
         sample_network(4).replace('name = "dpcrowd-w"', 'name = "relay"\nshare_width = 0.1').replace("interval = 1", "")
     )
     data = np.full((30, 4), 500)
-    for stated, width, expected in (("", None, False), ("meetings = true", None, True), ("", 0.1, True)):
+    for stated, width, expected in (("", None, False), ("meetings = true", None, True), ("", 0.1, False)):
         file.write_text(text.replace("[scheme]", f"[scheme]\n{stated}"), encoding="utf-8")
         assert configure("relay", data, graph=file, window=20, share_width=width).meetings is expected
+    file.write_text(text.replace("share_width = 0.1", ""), encoding="utf-8")
+    assert configure("relay", data, graph=file, window=20, share_width=0.1).meetings, "the file does not speak of it"

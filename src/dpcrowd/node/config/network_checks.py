@@ -139,6 +139,10 @@ def _check_meetings(network: NetworkConfig) -> None:
         return
     if network.method.name != Relay.name:
         raise InvalidValue("scheme.meetings", f'given true with scheme "{network.method.name}"; it is for relay only.')
+    if not network.method.share_width:
+        raise InvalidValue(
+            "scheme.meetings", "given true without a share_width; it is for servers that learn shares, or leave it out."
+        )
     if network.guarantee_section.users != "pinned":
         raise InvalidValue(
             "scheme.meetings", 'given true with users = "roaming", where all servers sample in the same slots anyway.'

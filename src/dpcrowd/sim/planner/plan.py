@@ -20,6 +20,7 @@ from dpcrowd.models.model import Model
 from dpcrowd.models.season import SECOND, duration_text
 from dpcrowd.privacy import Guarantee
 from dpcrowd.sampling.schedule import all_meet
+from dpcrowd.schemes.prediction import best_samples
 from dpcrowd.schemes.relay import NEVER_MEET, Hops
 from dpcrowd.sim.adopted import adopt_model
 from dpcrowd.sim.configure import SharesLike
@@ -530,7 +531,7 @@ def _share_width(
     reason = _why_not(request, prediction.reach)
     if reason is not None:
         return None, [f"share_width {width:g} of '{file.path}' is left out: {reason}."]
-    remarks = []
+    remarks = ["errors are predicted as if shares were known; until records have shown them, they are larger."]
     if request.meetings and not file.meetings:
         remarks.append(
             f"servers learn shares, so their schedules let them meet in turn (meetings = true), which '{file.path}' "
@@ -538,7 +539,10 @@ def _share_width(
         )
     facts = facts_of(request, prediction.reach)
     if request.meetings and not all_meet(prediction.samples, request.length, facts.phases(prediction.samples)):
-        remarks.append(NEVER_MEET.format(samples=prediction.samples, length=request.length))
+        better = best_samples(facts)
+        meets = all_meet(better, request.length, facts.phases(better))
+        more = f" With {better} samples they meet." if meets else ""
+        remarks.append(NEVER_MEET.format(samples=prediction.samples, length=request.length) + more)
     return float(width), remarks
 
 

@@ -242,5 +242,7 @@ def test_meetings() -> None:
         network_of(changed(changed(plain, "scheme.meetings", True), "guarantee.users", "roaming"))
     with pytest.raises(BadInput, match="meetings"):
         network_of(changed(plain, "scheme.meetings", 1))
+    with pytest.raises(BadInput, match="without a share_width"):
+        network_of(changed(relay_tables(), "scheme.meetings", True))
     with pytest.raises(BadInput, match="it is for relay only"):
         network_of(changed(tables(), "scheme.meetings", True))
