@@ -311,8 +311,12 @@ def good_enough(facts: PublicFacts, least: float) -> float:
     enough = (1.0 + TOLERANCE) * least
     if facts.model.course is None:
         return enough
-    alone = np.sqrt(facts.process_var / (1.0 - np.square(facts.transition)))
-    return min(enough, least + _LOST_GAIN * max(float(_error_of(facts, alone)) - least, 0.0))
+    return min(enough, least + _LOST_GAIN * max(_error_of_model(facts) - least, 0.0))
+
+
+def _error_of_model(facts: PublicFacts) -> float:
+    """Return the error of an expected course alone, without any record."""
+    return float(_error_of(facts, np.sqrt(facts.process_var / (1.0 - np.square(facts.transition)))))
 
 
 def best_samples(facts: PublicFacts) -> int:
@@ -343,17 +347,17 @@ def best_choice(facts: PublicFacts) -> tuple[int, float]:
 
 
 def _enough_for_meetings(facts: PublicFacts, least: float) -> float:
-    """Return the error that servers may have for meeting one another.
+    """Return the error that servers may have for meeting one another: what is good enough, or more with a course.
 
-    Without an expected course, real series change less than Q most of the time, and more samples cost more than is
-    predicted. With one, records that say hardly more than the model are left as they are: noisier ones would recognise
-    later that a crowd leaves it.
+    Without one, real series change less than Q most of the time, and more samples cost more than is predicted. With
+    one, records that say hardly more than the model are left as they are: noisier ones would recognise later that a
+    crowd leaves it.
     """
+    enough = good_enough(facts, least)
     if facts.model.course is None:
-        return (1.0 + TOLERANCE) * least
-    alone = np.sqrt(facts.process_var / (1.0 - np.square(facts.transition)))
-    gain = float(_error_of(facts, alone)) - least
-    return (1.0 + _MEETING_COST) * least if gain > _LEAST_GAIN * least else least
+        return enough
+    gain = _error_of_model(facts) - least
+    return (1.0 + _MEETING_COST) * least if gain > _LEAST_GAIN * least else enough
 
 
 def _meet(facts: PublicFacts, samples: int) -> bool:
