@@ -34,7 +34,7 @@ __all__ = ["checked_season", "checked_source", "fit", "make_model"]
 
 _BY_TIME = tuple(name for name in SEASONS if name != "none")
 _CONTROLS = ("Cc", "Cs", "Zl", "Zp")
-_CLOSE_TO_THE_MEAN = 0.85
+_CLOSE_TO_THE_MEAN = 0.9
 """A model that expects less than this part of the mean count is said to."""
 _HALF_THE_MEAN, _FEW_PEOPLE, _MOST_NAMED = 0.5, 5.0, 3  # of single regions that have at least so many people on average
 

@@ -4,7 +4,8 @@ The prediction (`schemes.prediction`) knows what servers of a real network would
 shares, Q and the guarantee. Only in a simulation of counts without a given Q does Q come from the counts: from the
 complete file. `dpcrowd plan` asks the same functions, so what it recommends is what a simulation does.
 
-    samples  the fewest within 2% of the least predicted error (`prediction.best_samples`)
+    samples  the fewest within 2% of the least predicted error, or a number near it with which servers that learn shares
+             meet (`prediction.best_samples`)
     reach    the fewest hops within 2% of the predicted error of records that reach every server, each with its best n
              (`prediction.best_reach`)
 
