@@ -136,7 +136,8 @@ def _crowd(network: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("turnover", f"{turnover:g}: this part of a server's users is replaced per slot"))
     if width is not None:
         use = f"servers learn shares; public ones may be wrong by {width:.0%}" if width else "public shares are right"
-        rows.append(("share width", f"{width:g}: {use}"))
+        meeting = ", and sample together with others in turn" * bool(network.get("meetings"))
+        rows.append(("share width", f"{width:g}: {use}{meeting}"))
     return rows
 
 

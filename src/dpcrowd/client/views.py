@@ -130,7 +130,7 @@ class Network(Struct, frozen=True, kw_only=True):
     servers        all servers, this one included, where the scheme passes records on; empty otherwise
     samples        of every server per window or horizon; `reach`: links that a record travels; `lag`: slots by which it
                    may be late. None where the scheme does not pass records on
-    groups, turnover, share_width  of network.toml, for `relay`; None where it does not state them
+    groups, turnover, share_width, meetings  of network.toml, for `relay`; None where it does not state them
     model_data     what the process model of all servers was fitted on, and `model_source`: why it costs no privacy
                    budget, as the operators assert. None: there is no model, or the node runs an earlier version
     region_correlation  as the model says; None: it does not, and then `groups` auto joins no regions
@@ -162,6 +162,7 @@ class Network(Struct, frozen=True, kw_only=True):
     groups: Literal["auto", "off"] | None = None
     turnover: float | None = None
     share_width: float | None = None
+    meetings: bool | None = None
     model_data: str | None = None
     model_source: str | None = None
     region_correlation: float | None = None

@@ -77,6 +77,8 @@ def test_settings_of_the_crowd_are_shown_where_they_are_stated(capsys: pytest.Ca
         "turnover    0.05: this part of a server's users is replaced per slot",
         "share width 0.1: servers learn shares; public ones may be wrong by 10%",
     ]
+    meeting = printed([], capsys, scheme="relay", share_width=0.1, meetings=True)
+    assert meeting[5].endswith("wrong by 10%, and sample together with others in turn")
     plain = printed([], capsys, scheme="relay")
     assert not [line for line in plain if line.startswith(("groups", "turnover", "share width"))]
 

@@ -233,6 +233,10 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
         float | None,
         Meta(description="`share_width` of network.toml: how wrong public shares may be; null: it is not stated."),
     ] = None
+    meetings: Annotated[
+        bool | None,
+        Meta(description="`meetings` of network.toml: whether servers meet in turn; null: it is not stated."),
+    ] = None
     model_data: Annotated[
         str | None,
         Meta(description="What the process model that all servers know was fitted on; null: they know none."),

@@ -167,6 +167,7 @@ def network_status(
         groups=network.method.groups,
         turnover=network.method.turnover,
         share_width=network.method.share_width,
+        meetings=network.method.meetings,
         model_data=None if network.fitted is None else network.fitted.data,
         model_source=None if network.fitted is None else network.fitted.source,
         region_correlation=None if network.fitted is None else network.fitted.region_correlation,
