@@ -11,9 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcrowd.filters import Observation, ProcessModel
+from dpcrowd.filters import Course, Observation, ProcessModel
 from dpcrowd.network.costs import components
 from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes import relay_surprise
 from dpcrowd.schemes.base import Form, Release
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
@@ -200,13 +201,24 @@ def test_restarts_between_and_within_slots_change_nothing(name: str, model: str)
 
 
 @pytest.mark.slow
-def test_learned_shares_keep_the_bits() -> None:
-    """Servers that learn shares by themselves have to learn what the simulator's servers do, also after a restart."""
+@pytest.mark.parametrize("known", [False, True], ids=["walk", "course"])
+def test_learned_shares_keep_the_bits(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    """Servers that learn shares by themselves have to learn what the simulator's servers do, also after a restart.
+
+    With an expected course, which the crowd leaves at once, its records surprise.
+    """
+    factors: list[float] = []
+    real = relay_surprise.surprise
+    monkeypatch.setattr(relay_surprise, "surprise", lambda *given: (found := real(*given), factors.extend(found))[0])
     world = make_world(2, regions=3, slots=30, changing=False)
     shares = np.random.default_rng(3).dirichlet(np.full(SERVERS, 5.0))[:, None]
     world = replace(world, shares=shares)
     case = Case("relay", regions=3)
     setting = replace(case.setting(), observation="binomial", share_width=0.1, turnover=0.2)
+    if known:
+        level = np.full((1, 3), 40.0 * world.counts.sum(axis=1).mean() / world.counts.shape[-1])
+        model = ProcessModel.around(Course(level, np.square(0.02 * level)), np.full(3, 0.9), np.full(3, 100.0))
+        setting = replace(setting, model=model, learn=True)
     servers = [make_server(world, "relay", setting, number) for number in range(SERVERS)]
 
     def restart(slot: int, running: list[Server]) -> None:
@@ -219,5 +231,6 @@ def test_learned_shares_keep_the_bits() -> None:
     learned = servers[1].learned_shares()
     assert learned is not None
     assert not np.array_equal(learned[0], np.broadcast_to(shares, learned[0].shape))
+    assert (len(factors) > 0, any(factor > 1.0 for factor in factors)) == (known, known)
     assert np.allclose(learned[0].sum(axis=0), 1.0)
     assert (learned[1] > 0).all()
