@@ -81,7 +81,7 @@ _STEP = 1.5  # from one number of samples to the next in the first search
 _REGIONS = 12
 _CELLS = 1 << 21
 _FARTHEST, _NEAR = 3, 3  # how many times as many or as few samples, and how many numbers, are looked at for meetings
-_MEETING_COST, _LEAST_GAIN = 0.1, 0.05
+_MEETING_COST, _LEAST_GAIN = 0.07, 0.05
 """By how much of itself the predicted error may grow with a model, so that servers meet, and what records have to gain
 over the model alone."""
 _LEVEL = 30.0  # an unknown level is this many standard deviations of its change in one slot
