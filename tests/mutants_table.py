@@ -672,7 +672,7 @@ MUTANTS = (
     Mutant(
         "servers-that-learn-take-turns",
         "schemes/prediction.py",
-        "if not facts.meetings or _meet(facts, samples):",
+        "if not facts.meetings or servers_meet(facts, samples):",
         "if True:",
         "Groups of servers never meet, and their shares cannot be told from moves of the crowd.",
         ("oracle/schemes/test_prediction.py",),

@@ -38,7 +38,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.filters.share_learning import square_root
 from dpcrowd.filters.share_settling import expected_part
 from dpcrowd.filters.share_state import ExpectedRecords, ShareFilter
-from dpcrowd.filters.share_widths import directions_of, weighed
+from dpcrowd.filters.share_widths import directions_of, weigh_widths
 
 __all__ = ["CrowdBeliefs", "surprise"]
 
@@ -75,7 +75,7 @@ def surprise(
     known   the filter before the records, and what it expects of them
     public  (m, d) shares
     """
-    directions, widths = directions_of(known, public.T), weighed(known, public.T, width)
+    directions, widths = directions_of(known, public.T), weigh_widths(known, public.T, width)
     common = np.einsum("dij,dkj->dki", directions.to, expected.common[:, :, 1 : len(public) + 1])  # Cov(z, y)
     probable = np.flatnonzero(widths.weight > _LEAST_WEIGHT)
     shift, more = beliefs.means - beliefs.mean, np.maximum(beliefs.vars - beliefs.var, 0.0)

@@ -29,7 +29,7 @@ from dpcrowd.filters.share_learning import WIDEST, share_var
 from dpcrowd.filters.share_settling import LEAST_PART, expected_part, heard_part
 from dpcrowd.filters.share_state import Directions, ShareCovariance, ShareFilter
 
-__all__ = ["Widths", "anchored", "directions_of", "learned_crowd", "learned_shares", "weighed"]
+__all__ = ["Widths", "anchored", "directions_of", "learned_crowd", "learned_shares", "weigh_widths"]
 
 _WIDTHS = ((0.1, 0.05), (0.3, 0.05), (1.0, 0.5), (2.0, 0.1), (4.0, 0.1), (8.0, 0.1), (15.0, 0.1))
 """Factors of the width, and their weights."""
@@ -73,7 +73,7 @@ class Widths:
 
 def learned_crowd(known: ShareFilter, public: Floats, width: float) -> tuple[Floats, Floats]:
     """Return means and variances (d,) of the crowd, drawn back to the public shares (m, d) as far as records allow."""
-    widths = weighed(known, public.T, width)
+    widths = weigh_widths(known, public.T, width)
     weight = widths.weight[:, None]
     crowd = (weight * widths.crowd).sum(axis=0)
     return crowd, (weight * (widths.var + np.square(widths.crowd - crowd))).sum(axis=0)
@@ -83,7 +83,7 @@ def learned_shares(known: ShareFilter, public: Floats, width: float) -> tuple[Fl
     """Return the shares and the variances of their errors, (m, d), drawn back to the public shares likewise."""
     public = public.T
     servers, directions, scale = public.shape[1], directions_of(known, public), _scale(known)[:, None]
-    widths = weighed(known, public, width)
+    widths = weigh_widths(known, public, width)
     back, gain = directions.back, widths.gain
     explained = gain @ back.swapaxes(1, 2)
     common = directions.var[:, :, None] * back.swapaxes(1, 2) - gain.swapaxes(1, 2) @ explained  # P L^T
@@ -135,7 +135,7 @@ def anchored(moved: ShareFilter, public: Floats, width: float, expected: tuple[F
     )
 
 
-def weighed(known: ShareFilter, public: Floats, width: float) -> Widths:
+def weigh_widths(known: ShareFilter, public: Floats, width: float) -> Widths:
     """Return what the widths say of the crowd, and how probable each of them is."""
     directions, scale, places = directions_of(known, public), _scale(known), slice(1, public.shape[1] + 1)
     size = directions.var.shape[1]

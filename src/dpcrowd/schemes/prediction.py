@@ -62,6 +62,7 @@ __all__ = [
     "reach_choices",
     "record_noise",
     "record_weights",
+    "servers_meet",
 ]
 
 
@@ -331,11 +332,13 @@ def best_samples(facts: PublicFacts) -> int:
 def best_choice(facts: PublicFacts) -> tuple[int, float]:
     """Return what `best_samples` returns, and the predicted error with that many samples."""
     samples, error = _least_error(facts)
-    if not facts.meetings or _meet(facts, samples):
+    if not facts.meetings or servers_meet(facts, samples):
         return samples, error
     most = min(facts.guarantee.length, facts.guarantee.total)
-    above = (number for number in range(samples + 1, min(_FARTHEST * samples + 1, most) + 1) if _meet(facts, number))
-    below = (number for number in range(samples - 1, samples // _FARTHEST, -1) if _meet(facts, number))
+    above = (
+        number for number in range(samples + 1, min(_FARTHEST * samples + 1, most) + 1) if servers_meet(facts, number)
+    )
+    below = (number for number in range(samples - 1, samples // _FARTHEST, -1) if servers_meet(facts, number))
     near = [*islice(below, _NEAR), *islice(above, _NEAR)]
     if not near:
         return samples, error
@@ -360,7 +363,8 @@ def _enough_for_meetings(facts: PublicFacts, least: float) -> float:
     return (1.0 + _MEETING_COST) * least if gain > _LEAST_GAIN * least else enough
 
 
-def _meet(facts: PublicFacts, samples: int) -> bool:
+def servers_meet(facts: PublicFacts, samples: int) -> bool:
+    """Return whether all servers meet in turn with this number of samples."""
     return all_meet(samples, facts.guarantee.length, facts.phases(samples))
 
 

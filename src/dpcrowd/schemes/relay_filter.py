@@ -45,7 +45,7 @@ from dpcrowd.schemes.relay_shares import (
     pass_many_slots,
 )
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
-from dpcrowd.schemes.relay_surprise import surprised_var
+from dpcrowd.schemes.relay_surprise import crowd_variance
 
 __all__ = ["LIMIT", "OFF", "begin_slot", "diagonal", "end_slot", "expected_level", "prior_of", "skip_slots"]
 
@@ -230,7 +230,7 @@ def _filter_bank(
     )
     doubt = _doubt(state, place)[:, None]
     if state.learned is not None:
-        prior_var = surprised_var(state, slot, active, (prior, prior_var), priors, engine)
+        prior_var = crowd_variance(state, slot, active, (prior, prior_var), priors, engine)
     if state.cross is not None or state.learned is not None:
         doubted = prior, prior_var * doubt
         sums = equivalent_sums(doubted, _fuse(state, slot, active, doubted, reference, engine))
@@ -279,7 +279,7 @@ def _complete_filters(state: RelayState, until: int, engine: Engine) -> None:
     for slot in missing_slots(state, until):
         prior, prior_var = prior_of(state, slot)
         if state.bank is not None:
-            prior_var = surprised_var(state, slot, everybody, (prior, prior_var), _bank_priors(state, slot), engine)
+            prior_var = crowd_variance(state, slot, everybody, (prior, prior_var), _bank_priors(state, slot), engine)
         doubt = _doubt(state, slot % state.lag)
         fuse_learned(state, slot, everybody, (prior, prior_var * doubt[:, None]), doubt, engine, again=True)
 

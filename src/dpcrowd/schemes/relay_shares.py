@@ -247,7 +247,7 @@ def fuse_learned(
     mean, var = prior[0].copy(), prior[1].copy()
     after: list[ShareFilter] = list(learned.filters[place] or filters)
     made = {} if again else dict(learned.made[place])
-    moved = learned.moved  # some of them were made to see how surprising the records are
+    moved = learned.moved_filters  # some of them were made to see how surprising the records are
     for receiver in np.flatnonzero(active).tolist():
         known = filters[receiver]
         expected = prior
@@ -273,7 +273,7 @@ def fuse_learned(
             made[key] = LearnedSlot(known, one, *values)
         entry = made[key]
         after[receiver], mean[receiver], var[receiver] = entry.after, entry.mean, entry.var
-    learned.filters[place], learned.moved = after, {}
+    learned.filters[place], learned.moved_filters = after, {}
     current = {id(one) for one in after}
     learned.made[place] = {} if again else {key: one for key, one in made.items() if id(one.after) in current}
     return mean, var

@@ -94,7 +94,7 @@ class LearnedShares:
     made         by place, what was learned in the slot, by the number of the filter before it and the bits of the rest:
                  whoever gets the same records later takes it
     surprises    likewise, how surprising its records were
-    moved        filters before the records of the slot that is fused, and the shares that they believe in
+    moved_filters  before the records of the slot that is fused, and the shares that they believe in
     """
 
     shares: Floats
@@ -103,12 +103,14 @@ class LearnedShares:
     filters: list[list[ShareFilter] | None] = field(metadata={"saved": False})
     made: list[dict[tuple[int, bytes], LearnedSlot]] = field(metadata={"saved": False})
     surprises: list[dict[tuple[int, bytes], tuple[ShareFilter, Floats]]] = field(metadata={"saved": False})
-    moved: dict[tuple[int, bytes], tuple[ShareFilter, Floats]] = field(default_factory=dict, metadata={"saved": False})
+    moved_filters: dict[tuple[int, bytes], tuple[ShareFilter, Floats]] = field(
+        default_factory=dict, metadata={"saved": False}
+    )
     base: tuple[Floats, list[ShareFilter]] | None = field(default=None, metadata={"saved": False})
 
     def forget_slots(self, lag: int) -> None:
         """Forget the filters of the last L slots, and what they were made of."""
-        self.filters, self.moved = [None] * lag, {}
+        self.filters, self.moved_filters = [None] * lag, {}
         self.made, self.surprises = [{} for _ in range(lag)], [{} for _ in range(lag)]
 
 

@@ -14,10 +14,10 @@ from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.relay_share_steps import bits_of, filters_before, held_records, moved_filter, records_of, step_of
 from dpcrowd.schemes.relay_state import RelayState
 
-__all__ = ["surprised_var"]
+__all__ = ["crowd_variance"]
 
 
-def surprised_var(
+def crowd_variance(
     state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], bank: Bank, engine: Engine
 ) -> Floats:
     """Return the variances (N, d) of the crowd that are expected of a slot, larger where its records surprise.
@@ -32,7 +32,7 @@ def surprised_var(
     held, weights = held_records(state, slot, engine, active), doubtful_weights(bank, state.beliefs)
     var, width = prior[1].copy(), setting.share_width
     former, found = learned.surprises[place], dict[tuple[int, bytes], tuple[ShareFilter, Floats]]()
-    learned.moved = {}
+    learned.moved_filters = {}
     for receiver in np.flatnonzero(active).tolist():
         known, records = filters[receiver], records_of(state, slot, receiver, held[receiver])
         if records is None:
@@ -48,11 +48,11 @@ def surprised_var(
             public, believed = learned.learner.public[learned.learner.members[receiver]], learned.shares[place]
             if not known.begun:
                 ready = move_filter(known, public, believed[:, receiver], step, records), believed[:, receiver]
-            elif (expectation := (id(known), bits_of(step))) in learned.moved:
-                ready = learned.moved[expectation]
+            elif (expectation := (id(known), bits_of(step))) in learned.moved_filters:
+                ready = learned.moved_filters[expectation]
             else:
                 ready = moved_filter(known, public, believed[:, receiver], width, step, anchor=True)
-                learned.moved[expectation] = ready
+                learned.moved_filters[expectation] = ready
             prepared = prepare_slot(ready[0], known, public, ready[1], width, step, records)
             expected = expected_records(prepared, public, records)
             found[key] = known, surprise(prepared.known, expected, public, width, mixture)

@@ -18,7 +18,7 @@ from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import SUM_TOLERANCE, is_partition
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
-from dpcrowd.sim.planning import servers_meet
+from dpcrowd.sim.planning import schedules_meet
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
 from dpcrowd.sim.statistics import mean_with_interval
@@ -299,7 +299,7 @@ def _shares_by_region(config: SimulationConfig) -> list[str]:
     for entrant in config.entrants if config.share_width > 0.0 else ():
         if not isinstance(entrant.scheme, Relay) or entrant.guarantee is None or entrant.samples is None:
             continue
-        if not servers_meet(config, entrant.guarantee, entrant.samples):
+        if not schedules_meet(config, entrant.guarantee, entrant.samples):
             text = NEVER_MEET.format(samples=entrant.samples, length=entrant.guarantee.length)
             remarks.append(f"{entrant.label}: {text}")
     return remarks

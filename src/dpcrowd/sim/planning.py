@@ -42,7 +42,7 @@ __all__ = [
     "planned_samples",
     "public_facts",
     "relay_phases",
-    "servers_meet",
+    "schedules_meet",
     "with_reach",
 ]
 
@@ -57,7 +57,7 @@ def relay_phases(networks: Networks, guarantee: Guarantee, samples: int, *, meet
     return schedule_offsets(networks.phases, guarantee, samples, networks.spec.servers if meetings else 0)
 
 
-def servers_meet(config: SimulationConfig, guarantee: Guarantee, samples: int) -> bool:
+def schedules_meet(config: SimulationConfig, guarantee: Guarantee, samples: int) -> bool:
     """Return whether the schedules of the first run let all servers meet in turn."""
     networks = Networks(config.network, config.seed, [0], None, "numpy", config.model.growth)
     phases = relay_phases(networks, guarantee, samples, meetings=config.meetings)

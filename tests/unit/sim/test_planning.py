@@ -14,7 +14,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.schemes import prediction
 from dpcrowd.sim import planning
 from dpcrowd.sim.configure import configure
-from dpcrowd.sim.planning import public_facts, servers_meet
+from dpcrowd.sim.planning import public_facts, schedules_meet
 from dpcrowd.sim.simulate import simulate
 from sim_support import TINY, assert_same_records, write_checkins
 
@@ -211,7 +211,7 @@ def test_servers_that_learn_shares_meet() -> None:
     assert former is not None
     assert chosen is not None
     assert (30 % former, learning.meetings, base.meetings) == (0, True, False)
-    assert servers_meet(learning, learning.entrants[0].guarantee, chosen)
+    assert schedules_meet(learning, learning.entrants[0].guarantee, chosen)
     assert chosen != former
     settings = {**more, "servers": 8, "runs": 1, "jobs": 1, "share_width": 0.1}
     notes = {number: simulate("relay", COUNTS * 20, samples=number, **settings).notes for number in (chosen, former)}

@@ -19,9 +19,7 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SECOND, duration_text
 from dpcrowd.privacy import Guarantee
-from dpcrowd.sampling.schedule import all_meet
-from dpcrowd.schemes.prediction import best_samples
-from dpcrowd.schemes.relay import NEVER_MEET, Hops
+from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.adopted import adopt_model
 from dpcrowd.sim.configure import SharesLike
 from dpcrowd.sim.data import NAMES, PAPER_SETS, load
@@ -38,6 +36,7 @@ from dpcrowd.sim.planner.groups import GroupsPlan, plan_groups
 from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of, guarantee_of, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
 from dpcrowd.sim.planner.request import EQUAL, Levels, PlanRequest, levels_of_model, read_levels
+from dpcrowd.sim.planner.share_width import planned_share_width, with_meetings
 from dpcrowd.sim.planner.solve import Solution, Variable, solve
 from dpcrowd.sim.planner.text import short_text
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
@@ -289,7 +288,7 @@ def plan(
     names = _read_shares(arguments, levels, file)
     values = {name: value for name, value in arguments.items() if value is not None}
     values = _defaults(_is_of_paper(data), values.get("slot")) | values
-    request = _checked(PlanRequest(levels=levels, graph=os.fspath(graph), **values), file, reach)
+    request = with_meetings(PlanRequest(levels=levels, graph=os.fspath(graph), **values), file, reach)
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
     if fitted is not None:
@@ -456,7 +455,7 @@ def _assemble(
         known = facts.model.course is not None
         remark = groups.remark(len(request.levels), known, grouping_file, facts.model.region_correlation)
         remarks = remarks if remark is None else [*remarks, remark]
-    width, width_remarks = _share_width(file, request, prediction)
+    width, width_remarks = planned_share_width(file, request, prediction)
     remarks = [*remarks, *_gain_over_model(prediction), *width_remarks]
     return NetworkPlan(
         request=request,
@@ -496,54 +495,6 @@ def _gain_over_model(prediction: Prediction) -> list[str]:
         f"{100 * prediction.total_error:.3g}% instead of {100 * alone:.3g}%, at the cost of ε. A larger ε, fewer "
         "regions or longer slots let them gain more; they still show a crowd that leaves its past."
     ]
-
-
-def _checked(request: PlanRequest, file: NetworkFile | None, reach: Hops | None) -> PlanRequest:
-    """Return the request, with meetings if its servers can learn the shares of a network file; or refuse it."""
-    config_of(request)  # refuses what is wrong before anything is solved
-    if file is None or not file.crowd.get("share_width") or request.users != "pinned":
-        return request
-    return replace(request, meetings=_why_not(request, reach) is None)
-
-
-def _why_not(request: PlanRequest, reach: Hops | None) -> str | None:
-    """Return why servers could not learn shares; None: they could."""
-    shares = facts_of(request, "all").shares
-    if reach != "all":
-        return f"records travel {reach} hops, and learning needs all of them (reach all)"
-    if config_of(request).observation != "binomial":
-        return "learning needs observation binomial"
-    if (np.abs(shares.sum(axis=0) - 1.0) > 1e-6 * len(shares)).any():
-        return "learning needs every user at one server, so shares that sum to 1"
-    return None
-
-
-def _share_width(
-    file: NetworkFile | None, request: PlanRequest, prediction: Prediction
-) -> tuple[float | None, list[str]]:
-    """Return the share width of a network file if the planned servers can learn shares, and a remark if they cannot.
-
-    Another remark says if they never meet, or if the file does not let them.
-    """
-    width = None if file is None else file.crowd.get("share_width")
-    if file is None or not width:
-        return None, []
-    reason = _why_not(request, prediction.reach)
-    if reason is not None:
-        return None, [f"share_width {width:g} of '{file.path}' is left out: {reason}."]
-    remarks = ["errors are predicted as if shares were known; until records have shown them, they are larger."]
-    if request.meetings and not file.meetings:
-        remarks.append(
-            f"servers learn shares, so their schedules let them meet in turn (meetings = true), which '{file.path}' "
-            "does not state: without it, a share and a move of the crowd are harder to tell apart."
-        )
-    facts = facts_of(request, prediction.reach)
-    if request.meetings and not all_meet(prediction.samples, request.length, facts.phases(prediction.samples)):
-        better = best_samples(facts)
-        meets = all_meet(better, request.length, facts.phases(better))
-        more = f" With {better} samples they meet." if meets else ""
-        remarks.append(NEVER_MEET.format(samples=prediction.samples, length=request.length) + more)
-    return float(width), remarks
 
 
 def _tuples(shares: Any) -> tuple[Any, ...]:
