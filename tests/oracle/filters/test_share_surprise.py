@@ -12,6 +12,7 @@ from scipy.stats import multivariate_normal
 from dpcrowd.arrays import Floats
 from dpcrowd.filters import share_widths
 from dpcrowd.filters.share_learning import expected_records, share_var, start_filter
+from dpcrowd.filters.share_settling import expected_part
 from dpcrowd.filters.share_state import ExpectedRecords, PreparedSlot, ShareCovariance, SlotRecords
 from dpcrowd.filters.share_surprise import CrowdBeliefs, surprise
 
@@ -109,3 +110,29 @@ def test_a_holiday_widens_the_crowd_and_a_wrong_share_does_not(monkeypatch: pyte
     assert (factors["usual"] < 1.5).all()
     assert (factors["holiday"] > 10.0).all()
     assert (factors["share"] < 2.0).all()
+
+
+def test_the_crowd_of_silent_servers_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A settled filter has the crowd q = f r of servers that are heard, and beliefs are about r: they are the same as
+    those about q of a filter that knows of no silent server."""
+    monkeypatch.setattr(share_widths, "_WIDTHS", ((15.0, 1.0),))
+    slot, records, beliefs, public = some_case(7, np.full(REGIONS, 0.7), [0, 1, 3])
+    silent = np.array([False, False, False, False, True, True])
+    mean, cov = slot.known.mean.copy(), slot.known.spread.cov.copy()
+    errors = slice(1, SERVERS + 1)
+    mean[:, errors] = np.where(silent, 0.5 * public.T, 0.0)
+    scale = np.concatenate([[1.0], np.full(SERVERS, 0.02 / CROWD.mean()), np.ones(SERVERS)])
+    cov = cov * scale[:, None] * scale
+    settled = replace(
+        slot.known, mean=mean, spread=ShareCovariance(cov), scale=np.ones(REGIONS), settled=np.ones(REGIONS, dtype=bool)
+    )
+    part = expected_part(mean[:, errors], public.T, silent)
+    assert (part < 0.9).all(), "the case would show nothing"
+    expected = expected_records(replace(slot, known=settled), public, records)
+    found = surprise(replace(settled, heard=np.where(silent, 0, 2)), expected, public, WIDTH, beliefs)
+    of_heard = CrowdBeliefs(
+        part * beliefs.mean, part**2 * beliefs.var, part * beliefs.means, part**2 * beliefs.vars, beliefs.weights
+    )
+    fresh = replace(settled, spread=ShareCovariance(cov))
+    np.testing.assert_allclose(found, surprise(fresh, expected, public, WIDTH, of_heard), rtol=1e-9)
+    assert (found > 1.0).any()
