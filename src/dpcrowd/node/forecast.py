@@ -3,7 +3,8 @@
 Adaptive sampling follows the crowd: where people come and go quickly, it may spend the budget of a window in its first
 slots and then stand still until the window is over. This follows from public numbers alone, so an operator can be told
 beforehand. The scheme itself runs over three windows (or one horizon) for one server that hears nobody; the crowd has
-the network's population and process variance, and every draw comes from a fixed seed.
+the network's population and process variance, or is one that a process model expects, and every draw comes from a fixed
+seed.
 
 To keep it well below a second, at most 16 regions are looked at and the number of slots is limited: more regions would
 ask for more samples, not fewer, so the forecast is rather too mild than too strict.
@@ -63,10 +64,10 @@ def forecast(network: NetworkConfig, server: str) -> Forecast | None:
     if not adaptive:
         return None
     slots = min(_SLOTS, guarantee.length * (_WINDOWS if guarantee.kind == "window" else 1))
-    truth, variance = _crowd(network, slots)
+    truth, model = _crowd(network, slots)
     regions = truth.shape[1]
     share = np.array(network.server(server).counted_shares(network.regions[:regions]))[None]
-    setting = replace(network.setting(server), model=ProcessModel.of(1.0, variance), form="diagonal")
+    setting = replace(network.setting(server), model=model, form="diagonal")
     rng = np.random.default_rng(_SEED + 1)
     noise = SeededNoise([np.random.SeedSequence(_SEED)], 1, regions)
     hearing = inbox_hearing(default_gain(network.max_degree()))
@@ -108,12 +109,15 @@ def schedule_warning(network: NetworkConfig, server: str) -> str | None:
 def best_interval(network: NetworkConfig, server: str) -> int:
     """Return the fixed interval with the smallest mean error variance, by the filter's own model in its steady state.
 
-    A sample every I slots gets epsilon / ceil(w/I), hence the variance R(I) of what it says about the population, and I
-    slots add I Q. The variance after a sample solves P^2 + I Q P = I Q R(I); over the slots that follow it grows by Q
-    each, (I - 1) Q / 2 on average. The neighbours sample in the same slots.
+    A sample every I slots gets epsilon / ceil(w/I), hence the variance R(I) of what it says about the population. In k
+    slots c(k) = a^2k of the variance P after a sample is left, and d(k) = Q (1 + a^2 + .. + a^(2k-2)) is added, so that
+    P solves c(I) P^2 + (d(I) + (1 - c(I)) R) P = d(I) R, and the mean is that of c(k) P + d(k) over k < I. Without a
+    process model a is 1. The neighbours sample in the same slots.
     """
-    guarantee, length = network.guarantee(), network.guarantee().length
-    process_var = float(np.mean(network.model().process_var))
+    guarantee, length, model = network.guarantee(), network.guarantee().length, network.model()
+    process_var, kept = float(np.mean(model.noise_var)), 1.0
+    if model.course is not None:
+        kept = float(np.mean(np.square(model.diagonal_transition)))
     people = network.population / len(network.regions)
     names = [server, *network.neighbours(server, network.valid_from_slot)]
     shares = [network.server(name).counted_share for name in names]
@@ -122,17 +126,25 @@ def best_interval(network: NetworkConfig, server: str) -> int:
         price = guarantee.total // samples_in_window(length, interval)
         noise = float(noise_var(max(price, 1), guarantee.sensitivity))
         information = sum(share * share / (noise + share * (1 - share) * people) for share in shares)
-        added = interval * process_var
-        after = (math.sqrt(added * added + 4 * added / information) - added) / 2
-        mean = after + (interval - 1) * process_var / 2
+        left = kept ** np.arange(interval + 1)
+        added = process_var * np.concatenate([[0.0], np.cumsum(left[:-1])])
+        linear = added[-1] + (1.0 - left[-1]) / information
+        root = math.sqrt(linear**2 + 4 * left[-1] * added[-1] / information)
+        after = 2 * added[-1] / information / max(linear + root, 1e-300)
+        mean = float((left[:-1] * after + added[:-1]).mean())
         if mean < least:
             best, least = interval, mean
     return best
 
 
-def _crowd(network: NetworkConfig, slots: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return counts, (slots, regions), and Q by region: a daily wave, and a random walk for the rest of Q."""
+def _crowd(network: NetworkConfig, slots: int) -> tuple[NDArray[np.int64], ProcessModel]:
+    """Return counts, (slots, regions), and what filters know: a daily wave, and a random walk for the rest of Q.
+
+    With a process model the counts are drawn from it.
+    """
     count = min(len(network.regions), _REGIONS)
+    if network.fitted is not None:
+        return _expected_crowd(_of_first_regions(network.model(), count), slots)
     variance = np.broadcast_to(np.asarray(network.method.process_var, dtype=np.float64), len(network.regions))[:count]
     people = network.population / len(network.regions)
     angle = 2 * np.pi * network.clock().length_ns / _DAY
@@ -143,7 +155,28 @@ def _crowd(network: NetworkConfig, slots: int) -> tuple[NDArray[np.int64], NDArr
     walk = np.cumsum(rng.standard_normal((slots, count)) * np.sqrt(rest), axis=0)
     phases = rng.uniform(0, 2 * np.pi, count)
     wave = height * np.sin(angle * np.arange(slots)[:, None] + phases)
-    return np.abs(people + wave + walk).round().astype(np.int64), variance
+    return np.abs(people + wave + walk).round().astype(np.int64), ProcessModel.of(1.0, variance)
+
+
+def _of_first_regions(model: ProcessModel, count: int) -> ProcessModel:
+    """Return the model of the first regions alone."""
+    course = model.course
+    assert course is not None
+    scale = None if course.scale is None else course.scale[:, :count]
+    part = replace(course, profile=course.profile[:, :count], variance=course.variance[:, :count], scale=scale)
+    return ProcessModel.around(part, np.broadcast_to(model.diagonal_transition, model.regions)[:count])
+
+
+def _expected_crowd(model: ProcessModel, slots: int) -> tuple[NDArray[np.int64], ProcessModel]:
+    """Return counts that are drawn from a model with a course, and the model."""
+    course, rng = model.course, np.random.default_rng(_SEED)
+    assert course is not None
+    counts, off = np.empty((slots, model.regions)), np.zeros(model.regions)
+    for slot in range(slots):
+        added = np.sqrt(course.noise_var(slot)) * rng.standard_normal(model.regions)
+        off = model.carried(slot) * off + added
+        counts[slot] = course.mean(slot) + off
+    return np.maximum(counts, 0.0).round().astype(np.int64), model
 
 
 def _until_end(length: int, slots: int, still: int) -> int:

@@ -141,7 +141,7 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
         _by_region(servers, regions, file),
         _crowd(_table(document, "scheme", file), file),
         *_model(_table(document, "scheme", file), file),
-        meetings=_meetings(_table(document, "scheme", file), file),
+        meetings=_meetings(document, file),
     )
 
 
@@ -236,12 +236,23 @@ def _crowd(scheme: dict[str, Any], file: Path) -> dict[str, Any]:
     return stated
 
 
-def _meetings(scheme: dict[str, Any], file: Path) -> bool:
-    """Return whether relay's schedules let servers meet in turn."""
+def _meetings(document: dict[str, Any], file: Path) -> bool:
+    """Return whether relay's schedules let servers meet in turn, or refuse what a live node refuses."""
+    scheme = _table(document, "scheme", file)
     meetings = scheme.get("meetings", False)
     if not isinstance(meetings, bool):
         raise BadInput(f"scheme.meetings of '{file}' is {meetings!r}; allowed: true or false. Correct the file.")
-    return meetings
+    if not meetings:
+        return False
+    users = _table(document, "guarantee", file).get("users", "pinned")
+    for wrong, why in (
+        (scheme.get("name") != Relay.name, f"the scheme is {scheme.get('name')!r}, and they are for relay"),
+        (not scheme.get("share_width"), "there is no share_width, and they are for servers that learn shares"),
+        (users != "pinned", f"users are {users!r}, where all servers sample in the same slots anyway"),
+    ):
+        if wrong:
+            raise BadInput(f"scheme.meetings of '{file}' is true, but {why}. Leave meetings out of the file.")
+    return True
 
 
 def _model(scheme: dict[str, Any], file: Path) -> tuple[str | None, bool | None]:

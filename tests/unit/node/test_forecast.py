@@ -9,13 +9,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from dpcrowd.models.file import write_model
 from dpcrowd.node.config import NetworkConfig, parse_network
 from dpcrowd.node.config.samples import sample_network
 from dpcrowd.node.forecast import Forecast, best_interval, forecast, schedule_warning
 from dpcrowd.node.live.process import LINKS
-from dpcrowd.privacy import secure_noise
+from dpcrowd.privacy import noise_var, secure_noise
+from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.fit import fit
 from node_support_config import changed, network_of, tables
 from node_support_doctor import change, look, of
 from project_support import ROOT
@@ -119,6 +123,54 @@ def test_the_interval_follows_noise_and_movement() -> None:
     assert best_interval(network_of(changed(FIRST_GUIDE, "scheme.process_var", 0.0)), "a") == 1
     endless = changed(FIRST_GUIDE, "guarantee.length", 1_000_000)
     assert best_interval(network_of(endless), "a") > 50, "an even share of each slot would be all noise"
+
+
+def with_model(folder: Path, scheme: str, spread: float, season: int = 1) -> NetworkConfig:
+    """A network whose servers know a process model of a crowd that moves so much."""
+    kind = "finite" if scheme == "dpcrowd" else "window"
+    network = changed(FIRST_GUIDE, "guarantee.kind", kind)
+    regions = network_of(FIRST_GUIDE).regions
+    rng, mean = np.random.default_rng(0), 100_000 * (1 + np.arange(200) % season)[:, None]
+    counts = np.maximum(mean + spread * rng.standard_normal((200, len(regions))), 0).round()
+    write_model(fit(counts_from_array(counts, regions=regions), source="a survey"), folder / "model.toml")
+    text = (folder / "model.toml").read_text(encoding="utf-8")
+    return network_of({**network, "scheme": {"name": scheme, "model": text}})
+
+
+@pytest.mark.parametrize("scheme", ["dpcrowd", "dpcrowd-w", "dpcrowd-plus"])
+def test_servers_that_know_a_model_have_a_forecast(tmp_path: Path, scheme: str) -> None:
+    """They have no process variance of their own: reading it, no such server with adaptive sampling would start."""
+    lively, calm = (forecast(with_model(tmp_path, scheme, spread), "a") for spread in (20_000.0, 10.0))
+    assert lively is not None and calm is not None
+    assert 0 < calm.samples < lively.samples, "the crowd is the one that the model expects"
+    warning = schedule_warning(with_model(tmp_path, scheme, 20_000.0), "a")
+    assert warning is None or "interval = " in warning
+
+
+def test_the_interval_with_a_model_is_that_of_a_simulated_filter(tmp_path: Path) -> None:
+    """A deviation fades around a course: with the formula of a random walk, the advice would be to sample too often."""
+    network = with_model(tmp_path, "dpcrowd-w", 20_000.0)
+    assert network.model().diagonal_transition.max() < 0.5
+    walk = network_of({**FIRST_GUIDE, "scheme": {"name": "dpcrowd-w", "process_var": 4e8}})
+    assert mean_var(network, best_interval(network, "a")) == min(mean_var(network, length) for length in range(1, 97))
+    assert mean_var(walk, best_interval(walk, "a")) == min(mean_var(walk, length) for length in range(1, 97))
+
+
+def mean_var(network: NetworkConfig, interval: int) -> float:
+    """The mean variance of a filter with a sample every so many slots, when it has settled: slot by slot."""
+    guarantee, model = network.guarantee(), network.model()
+    kept = 1.0 if model.course is None else float(np.mean(np.square(model.diagonal_transition)))
+    names = ["a", *network.neighbours("a", network.valid_from_slot)]
+    shares = [network.server(name).counted_share for name in names]
+    noise = float(noise_var(guarantee.total // -(-guarantee.length // interval), guarantee.sensitivity))
+    people = network.population / len(network.regions)
+    var, variances = float(np.mean(model.noise_var)), []
+    for slot in range(30 * interval):
+        var = kept * var + float(np.mean(model.noise_var))
+        if slot % interval == 0:
+            var = 1 / (1 / var + sum(share**2 / (noise + share * (1 - share) * people) for share in shares))
+        variances.append(var)
+    return round(float(np.mean(variances[-interval:])), 3)
 
 
 def test_what_we_tell_people_to_write_lasts() -> None:
