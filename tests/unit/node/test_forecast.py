@@ -141,7 +141,8 @@ def with_model(folder: Path, scheme: str, spread: float, season: int = 1) -> Net
 def test_servers_that_know_a_model_have_a_forecast(tmp_path: Path, scheme: str) -> None:
     """They have no process variance of their own: reading it, no such server with adaptive sampling would start."""
     lively, calm = (forecast(with_model(tmp_path, scheme, spread), "a") for spread in (20_000.0, 10.0))
-    assert lively is not None and calm is not None
+    assert lively is not None
+    assert calm is not None
     assert 0 < calm.samples < lively.samples, "the crowd is the one that the model expects"
     warning = schedule_warning(with_model(tmp_path, scheme, 20_000.0), "a")
     assert warning is None or "interval = " in warning
