@@ -111,8 +111,7 @@ def fit(
                 raise BadInput(f"{name} is for --releases; counts were not made by filters. Leave it out.")
     model = (fit_releases if releases else fit_counts)(file, **arguments)
     if as_json:
-        notes = _notes(model, settings["season"], settings["made_with"], releases=releases)
-        click.echo(json.dumps({"model": {**_plain(model), "notes": notes}, "notes": notes}))
+        click.echo(json.dumps({"model": {**_plain(model), "notes": model.notes}, "notes": model.notes}))
         return
     _print(model, settings, releases=releases)
 
@@ -170,7 +169,7 @@ def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
         f"{chosen}: {model.reason}.",
         "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
         f'cover, or on earlier releases. Your assertion: "{model.source}".',
-        *(f"note: {note}" for note in _notes(model, settings["season"], settings["made_with"], releases=releases)),
+        *(f"note: {note}" for note in model.notes),
         f"{where}.",
     ):
         screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)
@@ -179,49 +178,6 @@ def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
 def _correlation_row(correlation: float | None) -> list[tuple[str, str]]:
     """Return the row of the correlation of regions; none if it is unknown."""
     return [] if correlation is None else [("correlation of two regions", _score(correlation))]
-
-
-def _notes(model: Any, season: str = "auto", made_with: Path | None = None, *, releases: bool = False) -> list[str]:
-    """Return the notes of the fit, and what speaks against using the model as it is.
-
-    season     what was asked for
-    made_with  the file that says what the filters knew
-    """
-    from dpcrowd.models.estimate import LEAST_SCORED
-    from dpcrowd.sim.notes import LEAST_COVERAGE
-
-    notes = list(model.notes)
-    if not model.scores.slots:
-        notes.append(
-            f"{model.slots} slots are too few to hold some of them out, so nobody knows how well this model "
-            f"predicts, or whether its intervals are wide enough; give {LEAST_SCORED} slots or more."
-        )
-    if model.begins is None and season == "auto":
-        tried = "only a constant level"
-        if made_with is not None:
-            tried = "beside a constant level, only the season of the model of --made-with"
-        notes.append(
-            "these data have no times: beside a constant level, only seasons that repeat clearly in the counts "
-            "(by their autocorrelation) were tried; --season N tries a season of N slots, and slots that are labelled "
-            "with times let fit try days, weeks and years."
-            if not releases
-            else f"these releases have no times: {tried} was tried; --season N tries a season of N slots, and a "
-            "column 'start' lets fit find one."
-        )
-    if model.season_lacks_times:
-        notes.append(
-            f"the season of {model.season} slots is counted from slot 0 of '{model.data}', which has no times. "
-            "Simulated data are taken to begin there, and live networks at their epoch; label the slots with times "
-            "if they may begin elsewhere."
-        )
-    if model.scores.coverage < LEAST_COVERAGE:
-        notes.append(
-            f"only {model.scores.coverage:.0%} of the 95% intervals contained the counts that were held out. "
-            "These were predicted from shorter parts of the span than the model has seen, so a season that occurs only "
-            "a few times in it may be the reason; otherwise this model does not fit these data. 'dpcrowd simulate "
-            "--model' with later data shows which."
-        )
-    return notes
 
 
 def _range(values: list[float]) -> str:

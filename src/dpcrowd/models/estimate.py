@@ -497,6 +497,8 @@ def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
             expected_errors += _expected_errors(block, *_deviations(_others(blocks, number), kind), kind)
     if expected_errors.any():
         sums[0], sums[1], sums[4] = expected_errors
+    if not sums[5]:  # releases may have no measurement there
+        return Scores(*(float("nan"),) * 4, 0)
     totals: list[float] = sums.tolist()
     # A series of zeros has no relative error.
     people, cells = totals[4] or float("nan"), max(totals[5], 1.0)

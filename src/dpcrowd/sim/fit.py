@@ -29,6 +29,7 @@ from dpcrowd.sim.data.series import OneSlot, one_step_var, series_digest
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, notes_beside_variance, read_span
 from dpcrowd.sim.data.times import slot_times, unknown_times_note
 from dpcrowd.sim.export import check_toml_path, checked_path
+from dpcrowd.sim.fit_notes import with_remarks
 
 __all__ = ["checked_season", "checked_source", "fit", "make_model"]
 
@@ -122,6 +123,7 @@ def fit(
     remark = _low_levels_note(counts, expected, series.regions) if trend is None else trend.note
     if remark is not None:
         model = replace(model, notes=(*model.notes, remark))
+    model = with_remarks(model, season)
     if out is not None:
         write_model(model, out)
     return model

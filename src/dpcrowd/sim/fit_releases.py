@@ -32,6 +32,7 @@ from dpcrowd.sim.data.tables import read_table
 from dpcrowd.sim.earlier import as_start, correlation_note, earlier_model, is_network, reads_groups, season_notes
 from dpcrowd.sim.export import check_toml_path, checked_path
 from dpcrowd.sim.fit import checked_season, checked_source, make_model
+from dpcrowd.sim.fit_notes import with_remarks
 from dpcrowd.sim.network_file import NetworkFile, read_network_process
 from dpcrowd.sim.release_table import ReleaseTable, cut_releases, read_releases
 
@@ -42,6 +43,8 @@ _NOT_NEEDED = (
     "the table has measurements, on which the model was fitted: --process-var, or the process_var of --made-with, was "
     "not needed."
 )
+_FAR_OFF = 3.0
+"""How far levels may be off those of the releases, in deviations of a single release."""
 _FEWEST = 3  # slots with a measurement of a region
 _LEARNED = (
     "filters {may} learned how well their model fits ([scheme] learn, the default with a model). Behind a release of "
@@ -135,9 +138,34 @@ def fit_releases(
         ).hexdigest(),
         notes=(*releases.notes, *notes),
     )
+    model = with_remarks(model, season, releases=True, made_with=made_with is not None)
+    _check_levels(model, releases, table.file)
     if out is not None:
         write_model(model, out)
     return model
+
+
+def _check_levels(model: Model, releases: ReleaseTable, file: str) -> None:
+    """Refuse a model whose levels are not at all those of the releases: undoing the filters has gone wrong."""
+    course = _of_model(model, releases).course
+    assert course is not None
+    if releases.measured is not None:  # nothing was undone
+        return
+    expected = np.stack([course.mean(slot) for slot in range(len(releases.slots))])
+    known = np.isfinite(releases.variance) & np.isfinite(releases.mean)
+    number = np.maximum(known.sum(axis=0), 1)
+    released, fitted, spread = (
+        np.where(known, values, 0.0).sum(axis=0) / number
+        for values in (releases.mean, expected, np.sqrt(np.maximum(releases.variance, 0.0)))
+    )
+    off = np.abs(released - fitted) - _FAR_OFF * np.maximum(spread, 1.0)
+    worst = int(off.argmax())
+    if off[worst] > 0.0:
+        raise BadInput(
+            f"a model of {file} would expect {fitted[worst]:.3g} people of '{releases.regions[worst]}' on average, "
+            f"where the releases say {released[worst]:.3g}: what the filters that made them have learned cannot be "
+            f"undone. Export the releases with measurements, which need not be undone: {_EXPORT}."
+        )
 
 
 def _measurements(

@@ -169,7 +169,7 @@ def test_what_filters_learned_is_said_not_to_be_undone(tmp_path: Path) -> None:
     wide = replace(old, regions=tuple(replace(region, variance=1200.0) for region in old.regions), variance="fixed")
     write_model(wide, tmp_path / "old.toml")
     again = fit_releases(table, made_with=tmp_path / "old.toml", season="none")
-    assert [note.partition(" how")[0] for note in again.notes] == ["filters may have learned"]
+    assert again.notes[0].startswith("filters may have learned how")
     network = network_file(tmp_path, 'model = "old.toml"')
     network.write_text(network.read_text(encoding="utf-8").replace('"park", ', ""), encoding="utf-8")
     assert "filters have learned" in fit_releases(table, made_with=network, season="none").notes[0]
@@ -177,6 +177,35 @@ def test_what_filters_learned_is_said_not_to_be_undone(tmp_path: Path) -> None:
     network.write_text(network.read_text(encoding="utf-8") + "learn = false\n", encoding="utf-8")
     with pytest.raises(BadInput, match="grows by more than the given process variance allows"):
         fit_releases(table, made_with=network, season="none")  # this table was not made with that model
+
+
+def test_levels_that_contradict_the_releases_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Undone by a filter that did not make them, releases of 400 people gave a model of 13, and exit code 0."""
+    mean, var = np.full((60, 1), 400.0), np.full((60, 1), 100.0)
+    mean[:20] = 5.0
+    mean[::4] += 0.5
+    old = fit_releases(write(tmp_path / "first.csv", *staggered()), process_var=400.0, season="none")
+    low = tuple(replace(region, level=5.0, variance=99.0, transition=0.1) for region in old.regions)
+    write_model(replace(old, regions=low, variance="fixed"), tmp_path / "low.toml")
+    var[::4] = 99.5
+    table = write(tmp_path / "estimates.csv", mean, var)
+    with pytest.raises(BadInput, match=r"would expect .* people of 'hall' .* where the releases say"):
+        fit_releases(table, made_with=tmp_path / "low.toml", season="none")
+    options = ["--releases", "--source", "ours", "--made-with", str(tmp_path / "low.toml"), "--season", "none"]
+    assert main(["fit", str(table), *options]) == 2
+    assert "with measurements, which need not be undone" in capsys.readouterr().err
+
+
+def test_a_table_without_measurements_in_its_end_has_no_scores(tmp_path: Path) -> None:
+    """A coverage of 0 of nothing would say that the intervals are wrong."""
+    means, variances = staggered()
+    variances, means = variances.copy(), means.copy()
+    grown = np.arange(1, len(means) - 40)[:, None]
+    means[41:], variances[41:] = means[40], variances[40] + 400.0 * grown
+    fitted = fit_releases(write(tmp_path / "estimates.csv", means, variances), process_var=400.0, season="none")
+    assert np.isnan(fitted.scores.coverage)
+    assert fitted.scores.slots == 0
+    assert any("no measurement of any region" in note for note in fitted.notes)
 
 
 def test_what_a_table_lacks_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpcrowd
-from dpcrowd.cli.fit import _notes, _persistence
+from dpcrowd.cli.fit import _persistence
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.models.file import write_model
@@ -20,6 +20,7 @@ from dpcrowd.sim.data.counts import counts_from_array, counts_from_table, write_
 from dpcrowd.sim.data.span import cut
 from dpcrowd.sim.data.tables import read_table
 from dpcrowd.sim.data.times import slot_times
+from dpcrowd.sim.fit_notes import with_remarks
 from dpcrowd.sim.fitted import apply_model, in_sample_note, overlap, timing_notes
 
 SLOTS = 240
@@ -173,7 +174,7 @@ def test_fit_refuses_a_season_that_was_not_seen_twice(series: Path, capsys: pyte
     assert "note:" not in out
     assert "chosen by the smallest CRPS" in out, "the errors in the table are not what decided"
     model = dpcrowd.fit(series, source="x", season="week")
-    (note,) = _notes(replace(model, scores=replace(model.scores, coverage=0.734)))
+    (note,) = with_remarks(replace(model, notes=(), scores=replace(model.scores, coverage=0.734)), "week").notes
     assert "only 73% of the 95% intervals contained the counts that were held out" in note
     assert main(["fit", str(series), "--source", "x", "--span", "0:2"]) == 2
     assert "contains 2 slots; a model needs at least 3" in capsys.readouterr().err
@@ -181,6 +182,17 @@ def test_fit_refuses_a_season_that_was_not_seen_twice(series: Path, capsys: pyte
     single.write_text("hall\n5\n", encoding="utf-8")
     assert main(["fit", str(single), "--source", "x"]) == 2
     assert "single.csv' has 1 slot; a model needs at least 3" in capsys.readouterr().err, "fit has no process_var"
+
+
+def test_python_and_the_command_line_have_the_same_notes(series: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever fits in Python would not be told that a season lacks times, or that intervals are too narrow."""
+    rows = series.read_text(encoding="utf-8").splitlines()
+    plain = series.with_name("plain.csv")
+    plain.write_text("\n".join(row.partition(",")[2] for row in rows) + "\n", encoding="utf-8")
+    assert main(["fit", str(plain), "--source", "x", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["notes"]
+    assert any("no times" in note for note in shown)
+    assert list(dpcrowd.fit(plain, source="x").notes) == shown
 
 
 def test_a_plan_with_a_model(series: Path, model: dpcrowd.Model) -> None:
