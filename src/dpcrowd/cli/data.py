@@ -68,6 +68,8 @@ def data(
     from dpcrowd.sim.data.counts import PUBLISHED  # here, so that --help does not load NumPy
     from dpcrowd.sim.data.draw import NAMES, SYNTHETIC
 
+    if name is not None and name not in SYNTHETIC and (seed or run) and find_plugin("data set", name) is None:
+        raise BadInput(f"--seed and --run are for synthetic data sets, but '{name}' is not drawn; leave them out.")
     if name is None:
         _list(as_json, data_dir)
     elif name not in NAMES and find_plugin("data set", name) is None:

@@ -89,7 +89,8 @@ def fit(
 
     FILE is a file of counts, or a data set that `dpcrowd data` lists. A model is public, whoever has been counted in
     it: fit it on published data, on people whom the promise does not cover, or on earlier releases (--releases), never
-    on raw check-ins of people whom the promise covers.
+    on raw check-ins of people whom the promise covers. How counts are read (--regions, --slot-length, --round, --gaps,
+    --header, --data-dir) is not for --releases.
     """
     from dpcrowd.errors import BadInput
     from dpcrowd.sim.fit import fit as fit_counts
@@ -100,9 +101,10 @@ def fit(
     if regions is not None:
         arguments["regions"] = [name.strip() for name in regions.split(",")]
     if releases:
-        for name in ("regions", "slot_length", "round_counts", "gaps", "header", "data_dir"):
+        for name in _OF_COUNTS:
             if name in arguments:
-                raise BadInput(f"--{name.replace('_', '-')} is for counts, not for --releases; leave it out.")
+                option = "round" if name == "round_counts" else name.replace("_", "-")
+                raise BadInput(f"--{option} is for counts, not for --releases; leave it out.")
         if process_var is not None:
             arguments["process_var"] = options.numbers("--process-var", process_var)
     else:
@@ -116,6 +118,7 @@ def fit(
     _print(model, settings, releases=releases)
 
 
+_OF_COUNTS = ("regions", "slot_length", "round_counts", "gaps", "header", "data_dir")
 _PLAIN_KEYS = ("season", "variance", "source", "data", "first", "slots", "reason", "region_correlation")
 
 

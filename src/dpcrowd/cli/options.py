@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,6 +25,7 @@ __all__ = [
     "model",
     "numbers",
     "observation",
+    "once",
     "regions",
     "regions_per_slot",
     "round_counts",
@@ -117,15 +119,28 @@ shares = click.option(
     "--shares",
     default="uniform",
     show_default=True,
-    help="How shares of the population are drawn: uniform, per-slot or partition.",
+    metavar="KIND|FILE",
+    help="Shares of the population: how they are drawn (uniform, per-slot or partition), or a CSV file with the "
+    "columns server,share or server,region,share.",
 )
 composition = click.option(
     "--composition",
     type=float,
     help="Let the shares of a partition differ by region: 5 moderately, 0.5 strongly.  [default: not at all]",
 )
+
+
+def once(context: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Any:
+    """Return the value of an option that `reproduce` lets users repeat, and others do not: the first would be lost."""
+    if len(values) > 1:
+        raise click.BadParameter(f"given {len(values)} times; give it once.")
+    return values[0] if values else None
+
+
 model = click.option(
     "--model",
+    multiple=True,
+    callback=once,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Process model written by `dpcrowd fit`: what all filters know beforehand. It is public. none: no model.  "

@@ -177,6 +177,8 @@ def _is_negative(word: str) -> bool:
 )
 @click.option(
     "--tuning",
+    multiple=True,
+    callback=options.once,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Parameters written by `dpcrowd tune`.  [default: those of the data set]",

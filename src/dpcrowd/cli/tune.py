@@ -211,7 +211,9 @@ def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
         texts.append(_exhaustion(tuned, allowed=allowed))
     texts += [f"note: {note}" for note in tuned.notes]
     if tuned.coverage_after < MIN_COVERAGE:
-        remedy = "fit one on public counts or your own releases with 'dpcrowd fit', or find Q with --method likelihood"
+        remedy = "fit one on public counts or your own releases with 'dpcrowd fit'"
+        if tuned.method != "likelihood":
+            remedy += ", or find Q with --method likelihood"
         if tuned.process_model:
             remedy = "fit another one on public counts or your own releases, or leave --model out"
         texts.append(

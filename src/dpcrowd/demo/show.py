@@ -53,11 +53,13 @@ def as_text(row: SlotRow) -> str:
 class Score:
     """The accuracy of the estimates, over all slots and servers with both an estimate and a known truth, and its price.
 
+    scored    how many of the slots have such estimates
     epsilon   the most that any server has spent in its window
     messages  number of messages that all servers have sent since their start
     """
 
     slots: int = 0
+    scored: int = 0
     estimates: int = 0
     inside: int = 0
     error: float = 0.0
@@ -68,6 +70,7 @@ class Score:
         self.slots += 1
         self.epsilon = max([self.epsilon, *(one.epsilon_spent for one in row.servers)])
         self.messages = sum(one.messages for one in row.servers)
+        before = self.estimates
         for one in row.servers:
             total = one.total
             if row.truth is None or total.estimate is None or total.low is None or total.high is None:
@@ -75,6 +78,7 @@ class Score:
             self.estimates += 1
             self.inside += total.low <= row.truth <= total.high
             self.error += abs(total.estimate - row.truth) / max(row.truth, 1)
+        self.scored += self.estimates > before
 
     def __str__(self) -> str:
         if not self.estimates:
@@ -115,7 +119,7 @@ class Board:
         if not score.estimates:
             return f"{_slots(score.slots)} without an estimate whose truth is known; {price}."
         return (
-            f"In {_slots(score.slots)} the estimates were off by {score.error / score.estimates:.1%} on average, "
+            f"In {_slots(score.scored)} the estimates were off by {score.error / score.estimates:.1%} on average, "
             f"{score.inside / score.estimates:.0%} of the 95% intervals contained the truth, {price}."
         )
 

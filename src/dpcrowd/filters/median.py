@@ -42,6 +42,7 @@ def median_view(estimate: Floats, variance: Floats) -> Floats:
     >>> median_view(np.array([0.2, 1.2, 40.0, -3.0]), np.array([0.3, 1.2, 4.0, 9.0])).tolist()
     [0.0, 1.0, 40.0, 0.0]
     """
+    estimate, variance = np.asarray(estimate, dtype=np.float64), np.asarray(variance, dtype=np.float64)
     known = np.isfinite(estimate) & np.isfinite(variance) & (variance >= 0.0)
     mean = np.where(known, np.maximum(estimate, 0.0), 0.0)
     spread = np.where(known, np.minimum(variance, _LARGEST_VARIANCE), 0.0)

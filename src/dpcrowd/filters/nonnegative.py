@@ -31,8 +31,9 @@ def nonnegative_view(estimate: Floats, variance: Floats) -> Floats:
     >>> nonnegative_view(np.array([8.0, 3.0, -2.0]), np.array([1.0, 1.0, 1.0])).tolist()
     [7.0, 2.0, 0.0]
     """
+    estimate = np.asarray(estimate, dtype=np.float64)
     shape = estimate.shape
-    values = np.asarray(estimate, dtype=np.float64).reshape(-1, shape[-1])
+    values = estimate.reshape(-1, shape[-1])
     widths = np.broadcast_to(variance, shape).reshape(values.shape)
     known = np.isfinite(values)
     is_usable = (np.isfinite(widths) & (widths >= 0.0)) | ~known

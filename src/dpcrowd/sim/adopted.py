@@ -40,8 +40,9 @@ NO_MODEL = "none"
 _SHOWN = 5  # numbers of a list in a note
 _NEEDS = {
     "turnover": "it is for pinned users, binomial counts and shares that stay",
-    "groups": "it is for scheme 'relay', named without options of its own",
-    "share_width": "it is for scheme 'relay' with reach all, where every user is at one server",
+    "groups": "it is for scheme 'relay', named without options of its own, and without a share width",
+    "share_width": "it is for scheme 'relay' with reach all, binomial counts, the diagonal form and no groups, where "
+    "every user is at one server",
 }
 
 

@@ -175,9 +175,7 @@ def guarantee_for(
         guarantee = Guarantee.window(window, epsilon, **more)
     elif horizon is not None or ("finite" in scheme.kinds and not (len(scheme.kinds) > 1 and _all_windows(beside))):
         guarantee = Guarantee.finite(slots if horizon is None else horizon, epsilon, **more)
-    elif not scheme.kinds:
-        return None
-    else:
+    else:  # also where nothing is promised: what is asked for has to make sense
         guarantee = Guarantee.window(DEFAULT_WINDOW, epsilon, **more)
     if not scheme.kinds:
         return None

@@ -20,10 +20,11 @@ from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.tuning import Tuning
-from dpcrowd.sim.adopted import adopt_crowd_settings, adopt_model, differing_settings, turnover_note
+from dpcrowd.sim.adopted import NO_MODEL, adopt_crowd_settings, adopt_model, differing_settings, turnover_note
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.data.series import OneSlot
 from dpcrowd.sim.data.shares import checked_composition, checked_share_width, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.data.times import slot_times
@@ -157,7 +158,7 @@ def configure(
         "data_dir": data_dir,
         "regions": regions,
     }
-    data = _load_data(data, {name: value for name, value in loading.items() if value is not None})
+    data = _load_data(data, {name: value for name, value in loading.items() if value is not None}, model)
     if isinstance(tuning, str | os.PathLike):
         tuning = read_tuned(tuning)
     tuned: Tuned | None = None
@@ -194,8 +195,13 @@ def configure(
     by_name = any(scheme == Relay.name for _, scheme in labelled)
     usable = {
         "turnover": users == "pinned" and observation == "binomial" and not is_changing(known_shares),
-        "groups": by_name,
-        "share_width": by_name and one_server and reach in (None, "all"),
+        "groups": by_name and not share_width,
+        "share_width": by_name
+        and one_server
+        and reach in (None, "all")
+        and groups in (None, "off")
+        and observation == "binomial"
+        and form == "diagonal",
     }
     # Where a network file has the width, servers meet as those of the live network do.
     meetings = file is None or not file.crowd.get("share_width") or file.meetings
@@ -252,7 +258,7 @@ def configure(
         turnover=turnover_of(turnover, users, observation, known_shares),
         composition=None if composition is None else checked_composition(composition),
         share_width=share_width,
-        meetings=share_width > 0.0 and meetings,
+        meetings=share_width > 0.0 and meetings and users == "pinned",
     )
     open_reaches = [relay_options["reach"] is None and scheme == Relay.name for _, scheme in labelled]
     entrants = tuple(
@@ -414,7 +420,17 @@ def _burn_in(requested: int | None, data: DataSet) -> int:
     return _BURN_IN if data.slots > _BURN_IN else data.slots // 10
 
 
-def _load_data(data: Data, options: dict[str, Any]) -> DataSet:
+def _load_data(data: Data, options: dict[str, Any], model: object = None) -> DataSet:
+    """Return the data; one slot is enough where a process model says how the counts change."""
+    try:
+        return _loaded(data, options)
+    except OneSlot:
+        if model is None or model == NO_MODEL:
+            raise
+        return _loaded(data, {**options, "process_var": 1.0})
+
+
+def _loaded(data: Data, options: dict[str, Any]) -> DataSet:
     if isinstance(data, np.ndarray | list):
         if "gaps" in options:
             raise BadInput("gaps is for files of counts, whose labels tell which slots are missing; leave it out.")

@@ -7,9 +7,11 @@ from dataclasses import replace
 from dpcrowd.models.estimate import LEAST_SCORED
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SeasonKind
-from dpcrowd.sim.notes import LEAST_COVERAGE
 
-__all__ = ["with_remarks"]
+__all__ = ["LEAST_COVERAGE", "with_remarks"]
+
+LEAST_COVERAGE = 0.9
+"""Coverage of 95% intervals below which a result, or a fit, says that they are too narrow."""
 
 
 def with_remarks(model: Model, season: SeasonKind, *, releases: bool = False, made_with: bool = False) -> Model:

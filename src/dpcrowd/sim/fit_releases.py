@@ -27,8 +27,9 @@ from dpcrowd.models.file import read_model, write_model
 from dpcrowd.models.model import Model
 from dpcrowd.models.releases import check_growth, measurements, walk_of
 from dpcrowd.models.season import check_seen_twice
+from dpcrowd.sim.data import NAMES
 from dpcrowd.sim.data.span import Span
-from dpcrowd.sim.data.tables import read_table
+from dpcrowd.sim.data.tables import Table, read_table
 from dpcrowd.sim.earlier import as_start, correlation_note, earlier_model, is_network, reads_groups, season_notes
 from dpcrowd.sim.export import check_toml_path, checked_path
 from dpcrowd.sim.fit import checked_season, checked_source, make_model
@@ -88,7 +89,7 @@ def fit_releases(
                 f"'{made_with}' (--made-with) is not a file that exists; give the network.toml of the network that "
                 "made the releases, or a model that 'dpcrowd fit' wrote."
             )
-    table = read_table(checked_path("file", file, "releases.csv"))
+    table = _table(file)
     source = checked_source(source)
     releases = read_releases(table)
     releases = releases if span is None else cut_releases(releases, span, table.file)
@@ -143,6 +144,13 @@ def fit_releases(
     if out is not None:
         write_model(model, out)
     return model
+
+
+def _table(file: str | os.PathLike[str]) -> Table:
+    path = checked_path("file", file, "releases.csv")
+    if os.fspath(file) in NAMES and not path.exists():
+        raise BadInput(f"'{file}' is a data set of counts; give a table of releases, or leave --releases out.")
+    return read_table(path)
 
 
 def _check_levels(model: Model, releases: ReleaseTable, file: str) -> None:

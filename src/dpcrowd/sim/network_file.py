@@ -46,6 +46,7 @@ class NetworkFile:
     learn     whether servers learn how well the model fits; None: the file does not say
     transition  A of [scheme], as the file states it
     meetings  whether [scheme] lets servers meet in turn
+    scheme    the name in [scheme]; None: the file has none
     """
 
     path: str
@@ -60,6 +61,7 @@ class NetworkFile:
     learn: bool | None = None
     transition: Any = 1.0
     meetings: bool = False
+    scheme: str | None = None
 
     def shares_of(self, regions: Sequence[str]) -> Shares | None:
         """Return the shares (m,), or (1, m, d) where the file has them by region; None: it has none."""
@@ -142,6 +144,7 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
         _crowd(_table(document, "scheme", file), file),
         *_model(_table(document, "scheme", file), file),
         meetings=_meetings(document, file),
+        scheme=_table(document, "scheme", file).get("name"),
     )
 
 

@@ -17,6 +17,7 @@ from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, NEVER_MEET, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import SUM_TOLERANCE, is_partition
+from dpcrowd.sim.fit_notes import LEAST_COVERAGE
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.planning import schedules_meet
 from dpcrowd.sim.recorder import RunRecords
@@ -24,11 +25,9 @@ from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
 from dpcrowd.sim.statistics import mean_with_interval
 from dpcrowd.testing import Report, examine_scheme
 
-__all__ = ["LEAST_COVERAGE", "attribution", "notes", "observation_note", "overlap_notes", "promise", "setup"]
+__all__ = ["attribution", "notes", "observation_note", "overlap_notes", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
-LEAST_COVERAGE = 0.9
-"""Coverage of 95% intervals below which a result says that they are too narrow."""
 _MOST_COVERAGE = 0.995  # above which it says that they are too wide
 _FEWEST_INTERVALS = 1000  # to say so: among fewer, all may contain the truth by chance
 _EVERY_SLOT = 0.99  # samples per slot
@@ -122,6 +121,7 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         "groups": None if relay is None else relay.groups,
         **({} if config.composition is None else {"composition": config.composition}),
         **({} if config.share_width == 0.0 else {"share_width": None if relay is None else config.share_width}),
+        **({"meetings": True} if config.meetings and relay is not None else {}),
         **_of_model(config),
         "shares": config.shares if isinstance(config.shares, str) else "given",
     }

@@ -212,6 +212,7 @@ class SimulationResult:
             "hops_per_slot": setup["hops_per_slot"],
             "lag": int(setup["lag"]),
             "groups": setup.get("groups", "off"),
+            "meetings": bool(setup.get("meetings", False)),
         }
 
     def table(self) -> dict[str, list[Any]]:

@@ -207,6 +207,16 @@ def test_a_mistake_gets_one_clear_line(given: str, text: str, capsys: pytest.Cap
         (["schemes", "fast"], "unexpected extra argument (fast). See 'dpcrowd schemes --help'."),
         (["fit", "counts.csv", "--source", "x", "--season", "month"], "or a whole number of slots of at least 2."),
         (["data", "fluu"], "unknown data set 'fluu'. Did you mean 'flu'?"),
+        (["data", "flights", "--seed", "3", "--out", "x.csv"], "--seed and --run are for synthetic data sets"),
+        (["data", "flu", "--data-dir", "folder"], "without --data-dir (--out folder puts it there)"),
+        (["fit", "flu", "--source", "x", "--releases"], "'flu' is a data set of counts; give a table of releases"),
+        (["fit", "counts.csv", "--source", "x", "--releases", "--round"], "--round is for counts, not for --releases"),
+        (["simulate", "--scheme", "past", "--data", "counts.csv", "--epsilon", "-1"], "epsilon"),
+        (
+            ["simulate", "--scheme", "dpcrowd", "--tuning", "a.toml", "--tuning", "b.toml"],
+            "given 2 times; give it once",
+        ),
+        (["plan", "--model", "a.toml", "--model", "b.toml"], "given 2 times; give it once"),
     ],
 )
 def test_other_commands_refuse_in_the_same_way(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ KEYS = {
     *("turnover", "shares", "composition", "share_width"),
     *("promise", "claimed_by", "passes_checks"),
 }
-RELAY_KEYS = {"samples", "reach", "hops_per_slot", "lag", "groups"}
+RELAY_KEYS = {"samples", "reach", "hops_per_slot", "lag", "groups", "meetings"}
 ALONE = {"fast", "rescuedp", "bd", "ba", "pegasus", "uniform", "sample", "kalman-uniform"}
 WITHOUT_INTERVALS = {"bd", "ba", "dbd", "dba", "pegasus", "dpegasus"}
 

@@ -335,6 +335,8 @@ def test_the_end_in_one_sentence(tmp_path: Path) -> None:
         "In 100 slots the estimates were off by 0.2% on average, 100% of the 95% intervals contained the truth, no "
         "server spent more than ε = 0.5 of 1 in 24 slots, and the 5 servers sent 35 messages."
     )
+    board.add(SlotRow(100, None, ROW.servers))
+    assert board.summary.startswith("In 100 slots the estimates"), "one more slot, of which no truth is known"
     empty = Board(board.network, "")
     empty.add(SlotRow(1, None, ROW.servers))
     assert empty.summary.startswith("1 slot without an estimate whose truth is known; no server spent more")

@@ -195,6 +195,15 @@ def test_python_and_the_command_line_have_the_same_notes(series: Path, capsys: p
     assert list(dpcrowd.fit(plain, source="x").notes) == shown
 
 
+def test_one_slot_is_enough_with_a_model(series: Path) -> None:
+    """Without a model one slot asks for a process variance, which a model then refuses: nothing could be given."""
+    level = dpcrowd.fit(series, source="x", season="none")
+    result = dpcrowd.simulate("past", str(series), slots=1, model=level, runs=1, servers=2, burn_in=0)
+    assert np.isfinite(result["past"].total_error).all()
+    with pytest.raises(BadInput, match="give process_var"):
+        dpcrowd.simulate("uniform", str(series), slots=1, window=1, runs=1, servers=2, burn_in=0)
+
+
 def test_a_plan_with_a_model(series: Path, model: dpcrowd.Model) -> None:
     """What servers know beforehand makes the predicted error smaller, most of all where epsilon is small."""
     network = {"servers": 4, "graph": "ring", "window": 20, "shares": "partition", "advice": False, "epsilons": [1.0]}

@@ -158,9 +158,44 @@ def test_a_simulation_takes_what_the_file_says_of_users_regions_and_shares(tmp_p
     unused = [note for note in alone.data.notes if "is not used here" in note]
     assert len(unused) == 3
     assert any("turnover 0.02" in note and "pinned users" in note for note in unused)
+    for choice in ({"observation": "paper"}, {"form": "matrix"}, {"groups": "auto"}):
+        other = configure("relay", counts, graph=file, window=10, samples=2, **({"groups": "off"} | choice))
+        assert other.share_width == 0.0
+        assert any("share_width 0.1" in note and "is not used here" in note for note in other.data.notes)
+    learning = configure("relay", counts, graph=file, window=10, samples=2, share_width=0.2)
+    assert learning.entrants[0].scheme.groups == "off", "they do not go together, and the width was given"  # type: ignore[attr-defined]
     explicit = configure("relay", counts, graph=file, window=10, samples=2, turnover=0.3, share_width=0.0)
     assert (explicit.turnover, explicit.share_width) == (0.3, 0.0)
     assert explicit.entrants[0].scheme.groups == "auto"  # type: ignore[attr-defined]
+
+
+def test_meetings_of_a_file_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    """A live node refuses them: a plan or a simulation would be one of a network that does not start."""
+    file = _sample(tmp_path, users="pinned")
+    text = file.read_text(encoding="utf-8")
+    learning = text.replace('name = "relay"', 'name = "relay"\nshare_width = 0.1\nmeetings = true')
+    for wrong, words in (
+        (learning.replace("share_width = 0.1\n", ""), "there is no share_width"),
+        (learning.replace('"relay"', '"dpcrowd-w"'), "the scheme is 'dpcrowd-w'"),
+        (learning.replace("[guarantee]", '[guarantee]\nusers = "roaming"'), "users are 'roaming'"),
+    ):
+        file.write_text(wrong, encoding="utf-8")
+        with pytest.raises(BadInput, match=rf"scheme.meetings of .* is true, but {words}"):
+            read_network_file(file)
+    file.write_text(learning, encoding="utf-8")
+    assert read_network_file(file).meetings
+    roaming = configure("relay", np.full((30, 2), 500), graph=file, window=10, samples=2, users="roaming")
+    assert not roaming.meetings, "they sample in the same slots"
+
+
+def test_a_plan_for_a_network_of_another_scheme_says_so(tmp_path: Path) -> None:
+    """What is predicted is relay's; whoever runs another scheme would take it for theirs."""
+    file = _sample(tmp_path)
+    assert not any("is relay's" in remark for remark in adopt_settings(read_network_file(file), {})[1])
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('name = "relay"', 'name = "dpcrowd-w"'), encoding="utf-8")
+    remarks = plan(level=[500, 300], graph=file, advice=False, epsilons=[1.0]).remarks
+    assert f"'{file}' has scheme 'dpcrowd-w'; what is predicted here is relay's." in remarks
 
 
 def test_a_simulation_says_what_the_file_states_otherwise(tmp_path: Path) -> None:

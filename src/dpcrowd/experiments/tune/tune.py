@@ -198,10 +198,14 @@ def _check_choices(method: str, objective: str, transition: str | None, *, searc
         raise unknown_name("method", method, METHODS)
     if objective not in OBJECTIVES:
         raise unknown_name("objective", objective, OBJECTIVES)
-    if search_variance and (objective != "crps" or method != "evolution"):
+    if method == "likelihood" and search_variance:
+        raise BadInput("method 'likelihood' finds Q, and Q alone; leave search_variance (--search-variance) out.")
+    if method == "likelihood" and objective != "crps":
+        raise BadInput(f"objective '{objective}' is for method 'evolution'; likelihood has none. Leave it out.")
+    if search_variance and objective != "crps":
         raise BadInput(
-            f"Q is searched by evolution with objective 'crps' only; given method '{method}' and objective "
-            f"'{objective}'. The relative error does not look at intervals, and a Q found by it makes them too narrow."
+            f"Q is searched with objective 'crps' only; given objective '{objective}'. The relative error does not "
+            "look at intervals, and a Q found by it makes them too narrow."
         )
     if transition is not None and transition not in TRANSITIONS:
         raise unknown_name("transition", transition, TRANSITIONS)

@@ -177,7 +177,7 @@ def _parts(kind: str, body: bytes) -> Sequence[msgspec.Raw | bytes] | BodyRefuse
     try:
         return (_json_parts if kind == _JSON else _msgpack_parts).decode(body)
     except msgspec.ValidationError:
-        return refuse_malformed("a list of check-ins")
+        return refuse_malformed('a list of check-ins, such as [{"user": "a1", "region": "north"}]')
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     # Half of a pair of surrogates is an id that was cut off somewhere: valid JSON, but msgspec gives up the whole body.

@@ -51,7 +51,10 @@ def find_published(
         if (folder / file).is_file():
             return folder / file
     looked = ", ".join(str(folder) for folder in folders)
-    remedy = f"Get it from its publisher with 'dpcrowd data {name}'" if remedy is None else remedy
+    if remedy is None:
+        remedy = f"Get it from its publisher with 'dpcrowd data {name}'"
+        if data_dir is not None:
+            remedy += f", without --data-dir (--out {data_dir} puts it there)"
     raise BadInput(
         f"data set '{name}' needs {file}, which is not in: {looked}. {remedy}, or set {ENVIRONMENT} to the folder "
         "that has it."

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.adopted import same_setting, setting_text
 from dpcrowd.sim.network_file import NetworkFile
 
@@ -47,6 +48,8 @@ def adopt_settings(
     if file.crowd.get("share_width") and merged.get("reach") is None:
         merged["reach"] = "all"  # servers that learn shares need every record
     remarks = []
+    if file.scheme not in (None, Relay.name):
+        remarks.append(f"'{file.path}' has scheme {file.scheme!r}; what is predicted here is relay's.")
     if adopted:
         tables = "; the tables show the best samples of each row" if "samples" in adopted else ""
         remarks.append(f"taken from '{file.path}': {', '.join(adopted)}{tables}.")

@@ -48,7 +48,11 @@ def planned_share_width(
     reason = _why_not(request, prediction.reach)
     if reason is not None:
         return None, [f"share_width {width:g} of '{file.path}' is left out: {reason}."]
-    remarks = ["errors are predicted as if shares were known; until records have shown them, they are larger."]
+    kept = f"share_width {width:g} and meetings" if file.meetings else f"share_width {width:g}"
+    remarks = [
+        f"also taken from '{file.path}': {kept}. Errors are predicted as if shares were known; until records have "
+        "shown them, they are larger."
+    ]
     if request.meetings and not file.meetings:
         remarks.append(
             f"servers learn shares, so their schedules let them meet in turn (meetings = true), which '{file.path}' "

@@ -41,7 +41,7 @@ TABLE = """
 --scheme dpcrowd --window 10             | scheme 'dpcrowd' takes a horizon, not a window
 --scheme dpcrowd --data linear --span 0:9 | a span was given, but 'linear' is drawn anew in each run and has no past
 --scheme dpcrowd --evaluations 11        | evaluations must be a whole number of at least 12 for the 3 parameters of
---scheme dpcrowd --objective are --search-variance | Q is searched by evolution with objective 'crps' only; given
+--scheme dpcrowd --objective are --search-variance | Q is searched with objective 'crps' only; given
 --scheme dpcrowd --runs 0                | runs must be a whole number from 1
 --scheme dpcrowd --seed -1               | seed must be a whole number of at least 0; given -1
 --scheme dpcrowd --jobs 0                | jobs must be a whole number of at least 1

@@ -146,11 +146,14 @@ def test_no_variance_is_searched_unless_asked_for(objective: str) -> None:
     assert tuned_names("rescuedp", window=10) == ("rescue_theta",)
 
 
-@pytest.mark.parametrize("how", [{"objective": "are"}, {"method": "likelihood"}])
-def test_a_variance_is_never_searched_by_error_alone(how: dict[str, str]) -> None:
-    """That is what made intervals useless; and likelihood finds Q in any case."""
-    with pytest.raises(BadInput, match="Q is searched by evolution with objective 'crps' only"):
-        tune("dpcrowd", COUNTS, **how, **SMALL)
+def test_a_variance_is_never_searched_by_error_alone() -> None:
+    """That is what made intervals useless; and likelihood finds Q in any case, without an objective."""
+    with pytest.raises(BadInput, match="Q is searched with objective 'crps' only; given objective 'are'"):
+        tune("dpcrowd", COUNTS, objective="are", **SMALL)
+    with pytest.raises(BadInput, match="method 'likelihood' finds Q, and Q alone; leave search_variance"):
+        tune("dpcrowd", COUNTS, method="likelihood", **SMALL)
+    with pytest.raises(BadInput, match="objective 'are' is for method 'evolution'; likelihood has none"):
+        tune_sampling("dpcrowd", COUNTS, method="likelihood", objective="are", **SMALL)
 
 
 @pytest.mark.parametrize("objective", search.OBJECTIVES)
