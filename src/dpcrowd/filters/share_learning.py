@@ -12,14 +12,15 @@ the first time claim a larger crowd, what was believed is widened. That b and de
 at the start, diag(v) - v v^T / sum v: what is learned of one server narrows what is believed of the others, and a
 server that nobody hears keeps its uncertainty.
 
-Shares are constant, and b is not. So once the crowd is known well enough, within 15% or better, the region is settled:
-the state has g in the place of b, and the product S r with S = H + g is linearised at the share s and the crowd q that
-are believed in, S r = s r + q S - s q + (S - s)(r - q). The mean of the last term is subtracted, and its variance
-counts as noise. What was learned until then is widened by what the crowd has moved meanwhile. That is done when all
-servers have been heard, or those that have been heard twice while others are silent: then r and S refer to the servers
-that have been heard (`share_settling`), until another one is. Where noise hides the crowd the region is not settled,
-and b is taken to be constant, but for the growth of an expected course; where it is precise and not settled yet, b
-moves with the crowd.
+Shares are constant, and b is not. So once a crowd is known at all, and records are precise, the region is settled: the
+state has g in the place of b, and the product S r with S = H + g is linearised at the share s and the crowd q that are
+believed in, S r = s r + q S - s q + (S - s)(r - q). The mean of the last term is subtracted, and its variance counts as
+noise: Cov(S, r), and Var(S) Var(r) + Cov(S, r)^2. These are those of all widths (`share_widths`) and not of W alone, or
+records of right shares would count little until W is ruled out. What was learned until then is widened by what the
+crowd has moved meanwhile. That is done when all servers have been heard, or those that have been heard twice while
+others are silent: then r and S refer to the servers that have been heard (`share_settling`), until another one is.
+Where noise hides the crowd the region is not settled, and b is taken to be constant, but for the growth of an expected
+course; where it is precise and not settled yet, b moves with the crowd.
 
 The filter starts with public shares that may be wrong by a large part, Var(g_i) = W^2 H_i sum H^2: of equal shares
 (W H)^2. `share_widths` reads off what it has learned how wrong they are. Variances in proportion to the shares are
@@ -44,6 +45,7 @@ from dpcrowd.filters.share_state import (
     CrowdStep,
     ExpectedRecords,
     PreparedSlot,
+    ProductMoments,
     ShareCovariance,
     ShareFilter,
     SlotRecords,
@@ -68,7 +70,7 @@ WIDEST = 15.0
 """W, with which the filter starts, in units of the width of the setting."""
 _FIRST_FACTOR = 2.0
 """The deviation of a crowd of which nothing is known, in units of its first estimate."""
-_SETTLED_PART = 0.15
+_SETTLED_PART = 1.5
 """The deviation of a crowd that is known well enough to linearise products with it, as a part of the crowd."""
 _PRECISE_PART = 0.3
 """The deviation of a record that says enough of a share to linearise products with it, as a part of a mean count."""
@@ -138,14 +140,16 @@ def fuse_slot(
     width: float,
     step: CrowdStep,
     records: SlotRecords | None,
+    products: ProductMoments | None = None,
 ) -> ShareFilter:
     """Return the filter after the records of a slot, for which it was `moved` from the slot before.
 
     believed  (m, d) what is believed of the shares before the slot, for products with the crowd
+    products  what else is believed of them; None: nothing
     """
     if records is None:
         return moved
-    slot = prepare_slot(moved, before, public, believed, width, step, records)
+    slot = prepare_slot(moved, before, public, believed, width, step, records, products)
     known, heard = slot.known, before.heard.copy()
     heard[records.origins] = np.minimum(heard[records.origins] + 1, 2)
     mean, gain = _update(known, expected_records(slot, public, records))
@@ -161,6 +165,7 @@ def prepare_slot(
     width: float,
     step: CrowdStep,
     records: SlotRecords,
+    products: ProductMoments | None = None,
 ) -> PreparedSlot:
     """Return what is compared with the records of a slot; arguments as those of `fuse_slot`."""
     public, believed = public.T, believed.T
@@ -171,9 +176,11 @@ def prepare_slot(
             moved = _widened(moved, public, width, records, new)
     if before.begun:
         moved = _with_moves(moved, step, records)
-    crowd = np.maximum(np.where(np.isfinite(step.expected_var), step.expected, moved.mean[:, 0]), 1.0)
+    known = np.isfinite(step.expected_var)
+    crowd = np.maximum(np.where(known, step.expected, moved.mean[:, 0]), 1.0)
+    crowd_var = np.where(known, step.expected_var, moved.crowd_var)
     part = expected_part(believed - public, public, moved.silent)
-    return PreparedSlot(moved, believed / part[:, None], crowd * part)
+    return PreparedSlot(moved, believed / part[:, None], crowd * part, crowd_var, products)
 
 
 def _in_people(known: ShareFilter, public: Floats) -> ShareFilter:
@@ -293,21 +300,39 @@ def expected_records(slot: PreparedSlot, public: Floats, records: SlotRecords) -
     share = np.where(which, slot.shares[:, records.origins], known_shares)
     crowd = np.where(settled, slot.crowd, 1.0)[:, None]
     common = share[:, :, None] * cov[:, :1] + crowd[:, :, None] * cov[:, places] + cov[:, servers + places]
-    both, crowd_var, error_var = cov[:, 0, places], cov[:, :1, 0], np.einsum("dkk->dk", cov[:, places[:, None], places])
-    counted = known_shares + mean[:, places]
-    expected = np.where(which, counted * mean[:, :1] + both, known_shares * mean[:, :1] + mean[:, places])
+    product, rest = _products(slot, known_shares, records.origins)
+    expected = np.where(which, product, known_shares * mean[:, :1] + mean[:, places])
     innovation = records.noisy.T - expected - mean[:, servers + places]
-    share_off, crowd_off = counted - share, mean[:, :1] - crowd
-    rest = crowd_var * (error_var + share_off * share_off) + both * both
-    rest = rest + crowd_off * (crowd_off * error_var + 2.0 * share_off * both)
     joint = share[:, None, :] * common[:, :, :1] + crowd[:, :, None] * common[:, :, places]
     joint = joint + common[:, :, servers + places]
     joint = 0.5 * (joint + joint.swapaxes(1, 2))
     own = np.maximum(np.einsum("dkk->dk", joint), 0.0)
-    noise = np.maximum(records.noise_var, ROUNDING) + np.where(which, np.maximum(rest, 0.0), 0.0) + _LEAST_NOISE * own
+    noise = np.maximum(records.noise_var, ROUNDING) + np.where(which, rest, 0.0) + _LEAST_NOISE * own
     usual = own + noise
     noise = noise + usual * (np.maximum(np.square(innovation) / (LIMIT * usual), 1.0) - 1.0)
     return ExpectedRecords(share, common, joint, innovation, noise)
+
+
+def _products(slot: PreparedSlot, public: Floats, origins: Ints) -> tuple[Floats, Floats]:
+    """Return what is expected of products of shares and crowd, and the variance that is left out, (d, k) each.
+
+    public  (d, k) shares of the servers of the records
+    """
+    mean, cov, places = slot.known.mean, slot.known.spread.cov, 1 + origins
+    share, crowd = slot.shares[:, origins], slot.crowd[:, None]
+    both, crowd_var, error_var = cov[:, 0, places], cov[:, :1, 0], np.einsum("dkk->dk", cov[:, places[:, None], places])
+    counted = public + mean[:, places]
+    share_off, crowd_off = counted - share, mean[:, :1] - crowd
+    product = counted * mean[:, :1] + both
+    rest = crowd_var * (error_var + share_off * share_off) + both * both
+    rest = np.maximum(rest + crowd_off * (crowd_off * error_var + 2.0 * share_off * both), 0.0)
+    if slot.products is None:
+        return product, rest
+    widest, common = slot.products.widest, slot.products.common[:, origins]
+    spread = slot.crowd_var[:, None] * slot.products.share_var[:, origins]
+    other = share * mean[:, :1] + crowd * counted - share * crowd + common
+    other_rest = spread + np.minimum(np.square(common), spread)
+    return widest * product + (1.0 - widest) * other, widest * rest + (1.0 - widest) * other_rest
 
 
 def _update(known: ShareFilter, expected: ExpectedRecords) -> tuple[Floats, Floats]:

@@ -13,6 +13,7 @@ __all__ = [
     "Directions",
     "ExpectedRecords",
     "PreparedSlot",
+    "ProductMoments",
     "ShareCovariance",
     "ShareFilter",
     "SlotRecords",
@@ -135,16 +136,34 @@ class SlotRecords:
 
 
 @dataclass(frozen=True)
+class ProductMoments:
+    """What is believed of shares and crowd before the records of a slot, for products of both (`share_widths`).
+
+    widest     the probability that shares are nearly as wrong as the filter takes them to be: its own moments count
+    share_var  (d, m) variances of the shares else, and their covariances with the crowd
+    common     (d, m)
+    """
+
+    widest: float
+    share_var: Floats
+    common: Floats
+
+
+@dataclass(frozen=True)
 class PreparedSlot:
     """What is compared with the records of a slot.
 
-    known   the filter before them
-    shares  (d, m) and crowd (d,): the point at which products of both are linearised
+    known      the filter before them
+    shares     (d, m) and crowd (d,): the point at which products of both are linearised
+    crowd_var  (d,) variances of the crowd, by all that is believed
+    products   None: by the filter alone
     """
 
     known: ShareFilter
     shares: Floats
     crowd: Floats
+    crowd_var: Floats
+    products: ProductMoments | None = None
 
 
 @dataclass(frozen=True)

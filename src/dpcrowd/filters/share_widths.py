@@ -16,6 +16,10 @@ divides the window, groups of servers never sample in the same slot, and a seaso
 looks like an error that the shares of each group have in common. Servers of one group say how wrong shares usually are:
 if not at all, the narrow widths keep the season from being taken for it. What comes out is the mean over the widths,
 with their distances in the variances.
+
+Products of shares and crowd are linearised with what all widths say of both (`product_moments`). Public shares that are
+wrong by eight times the setting or more have long tails, and the width that fits most of them says too little of the
+largest ones; all such widths count as the widest there.
 """
 
 from __future__ import annotations
@@ -27,12 +31,22 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.share_learning import WIDEST, share_var
 from dpcrowd.filters.share_settling import LEAST_PART, expected_part, heard_part
-from dpcrowd.filters.share_state import Directions, ShareCovariance, ShareFilter
+from dpcrowd.filters.share_state import Directions, ProductMoments, ShareCovariance, ShareFilter
 
-__all__ = ["Widths", "anchored", "directions_of", "learned_crowd", "learned_shares", "weigh_widths"]
+__all__ = [
+    "Widths",
+    "anchored",
+    "directions_of",
+    "learned_crowd",
+    "learned_shares",
+    "product_moments",
+    "weigh_widths",
+]
 
 _WIDTHS = ((0.1, 0.05), (0.3, 0.05), (1.0, 0.5), (2.0, 0.1), (4.0, 0.1), (8.0, 0.1), (15.0, 0.1))
 """Factors of the width, and their weights."""
+_USUAL = 5
+"""How many of them are not taken for the widest in products with the crowd."""
 _LEAST_SHARE = 1e-9
 """No learned share is smaller than this part of an equal share."""
 _LEAST_PART = 1e-14
@@ -132,6 +146,31 @@ def anchored(moved: ShareFilter, public: Floats, width: float, expected: tuple[F
     directions = directions_of(moved, public.T)
     return replace(
         moved, mean=mean, spread=ShareCovariance(cov, replace(directions, common=factor * directions.common))
+    )
+
+
+def product_moments(moved: ShareFilter, public: Floats, width: float) -> ProductMoments | None:
+    """Return what is believed of shares and crowd before the records of a slot, by all widths but the largest ones.
+
+    public  (m, d) shares
+    None    only the largest ones are probable; or servers have never been heard, of whose part nobody knows
+    """
+    widths = weigh_widths(moved, public.T, width)
+    total = float(widths.weight[:_USUAL].sum())
+    if moved.silent.any() or total < _LEAST_WEIGHT:
+        return None
+    directions, weight = directions_of(moved, public.T), widths.weight[:_USUAL, None, None] / total
+    diagonal, crowd = widths.diagonal[:_USUAL], widths.crowd[:_USUAL, :, None]
+    errors, common = (
+        np.einsum("dij,wdj->wdi", directions.back, part / diagonal) for part in (widths.mean, directions.common)
+    )
+    var = np.einsum("dij,wdj->wdi", np.square(directions.back), directions.var / diagonal)
+    off = errors - (weight * errors).sum(axis=0)
+    crowd_off = crowd - (weight * crowd).sum(axis=0)
+    return ProductMoments(
+        widest=1.0 - total,
+        share_var=(weight * (var + np.square(off))).sum(axis=0),
+        common=(weight * (common + off * crowd_off)).sum(axis=0),
     )
 
 

@@ -13,10 +13,10 @@ from dpcrowd.filters.model import ProcessModel
 from dpcrowd.filters.records import held_pairs
 from dpcrowd.filters.share_learning import former_filter, move_filter
 from dpcrowd.filters.share_state import CrowdStep, ShareCovariance, ShareFilter, SlotRecords
-from dpcrowd.filters.share_widths import anchored, learned_shares
+from dpcrowd.filters.share_widths import anchored, learned_shares, product_moments
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.base import Setting
-from dpcrowd.schemes.relay_state import LearnedShares, RelayState
+from dpcrowd.schemes.relay_state import LearnedShares, MovedFilter, RelayState
 
 __all__ = ["base_filters", "bits_of", "filters_before", "held_records", "moved_filter", "records_of", "step_of"]
 
@@ -50,8 +50,8 @@ def filters_before(state: RelayState, slot: int) -> tuple[list[ShareFilter], tup
 
 def moved_filter(
     known: ShareFilter, public: Floats, believed: Floats, width: float, step: CrowdStep, *, anchor: bool
-) -> tuple[ShareFilter, Floats]:
-    """Return a filter before the records of a slot, and the shares (m, d) that it believes in.
+) -> MovedFilter:
+    """Return a filter before the records of a slot, and what it believes of shares (m, d).
 
     believed  (m, d) what final slots say of the shares, for the variance of the deviations
     anchor    whether filters that learn say what is expected of the crowd
@@ -59,8 +59,10 @@ def moved_filter(
     moved = move_filter(known, public, believed, step, None)
     if anchor:
         moved = anchored(moved, public, width, (step.expected, step.expected_var))
+    if not moved.settled.any():
+        return MovedFilter(moved, believed)
     # Products with the crowd take what is known now: L slots ago shares may have been known by their public values.
-    return moved, learned_shares(moved, public, width)[0] if moved.settled.any() else believed
+    return MovedFilter(moved, learned_shares(moved, public, width)[0], product_moments(moved, public, width))
 
 
 def step_of(

@@ -250,9 +250,9 @@ def fuse_learned(
     moved = learned.moved_filters  # some of them were made to see how surprising the records are
     for receiver in np.flatnonzero(active).tolist():
         known = filters[receiver]
-        expected = prior
-        if again and not held[receiver].any():
-            expected = state.mean[place], state.mean_var[place]
+        expected, kept = prior, (state.mean[place], state.mean_var[place])
+        if again and not held[receiver].any() and not _is_same(prior, kept, receiver):
+            expected = kept  # many slots have passed since the slot before
         step = step_of(setting, receiver, before, expected, (slot - 1, slot), doubt[receiver])
         records = records_of(state, slot, receiver, held[receiver])
         key = id(known), bits_of(step, records)
@@ -263,8 +263,10 @@ def fuse_learned(
                 if (expectation := (id(known), bits_of(step))) not in moved:
                     anchor = state.bank is not None and setting.model.course is not None
                     moved[expectation] = moved_filter(known, public, believed, setting.share_width, step, anchor=anchor)
-                prepared, shares = moved[expectation]
-                one = fuse_slot(prepared, known, public, shares, setting.share_width, step, records)
+                ready = moved[expectation]
+                one = fuse_slot(
+                    ready.known, known, public, ready.shares, setting.share_width, step, records, ready.products
+                )
             else:
                 one = learn_slot(known, public, believed, setting.share_width, step, records)
             values = mean[receiver], var[receiver]
@@ -277,6 +279,11 @@ def fuse_learned(
     current = {id(one) for one in after}
     learned.made[place] = {} if again else {key: one for key, one in made.items() if id(one.after) in current}
     return mean, var
+
+
+def _is_same(one: tuple[Floats, Floats], other: tuple[Floats, Floats], receiver: int) -> bool:
+    """Whether means and variances (N, d) of a receiver are the same up to rounding."""
+    return all(np.allclose(mine[receiver], its[receiver], rtol=1e-9) for mine, its in zip(one, other, strict=True))
 
 
 def _keep(learned: LearnedShares, filters: list[ShareFilter]) -> None:

@@ -16,7 +16,7 @@ from dpcrowd.filters.ahead import moved_in_time
 from dpcrowd.filters.learning import Bank, Beliefs, beliefs_of, reset_bank, start_bank
 from dpcrowd.filters.origins import OriginScores
 from dpcrowd.filters.records import POOL, RecordTable
-from dpcrowd.filters.share_state import ShareFilter
+from dpcrowd.filters.share_state import ProductMoments, ShareFilter
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.bit_spread import BitSpread, Words
 from dpcrowd.network.sparse_spread import SparseSpread
@@ -28,6 +28,7 @@ from dpcrowd.schemes.records import Mailbox, ungrouped
 __all__ = [
     "GIVEN_UP",
     "LearnedShares",
+    "MovedFilter",
     "RelayState",
     "ShareLearner",
     "back_in_time",
@@ -83,6 +84,15 @@ class LearnedSlot:
     var: Floats
 
 
+@dataclass(frozen=True)
+class MovedFilter:
+    """A filter before the records of a slot, the shares (m, d) that it believes in, and what else for products."""
+
+    known: ShareFilter
+    shares: Floats
+    products: ProductMoments | None = None
+
+
 @dataclass
 class LearnedShares:
     """Shares that a network's receivers have learned, slot t at place t mod L; see `relay_shares`.
@@ -94,7 +104,7 @@ class LearnedShares:
     made         by place, what was learned in the slot, by the number of the filter before it and the bits of the rest:
                  whoever gets the same records later takes it
     surprises    likewise, how surprising its records were
-    moved_filters  before the records of the slot that is fused, and the shares that they believe in
+    moved_filters  before the records of the slot that is fused
     """
 
     shares: Floats
@@ -103,9 +113,7 @@ class LearnedShares:
     filters: list[list[ShareFilter] | None] = field(metadata={"saved": False})
     made: list[dict[tuple[int, bytes], LearnedSlot]] = field(metadata={"saved": False})
     surprises: list[dict[tuple[int, bytes], tuple[ShareFilter, Floats]]] = field(metadata={"saved": False})
-    moved_filters: dict[tuple[int, bytes], tuple[ShareFilter, Floats]] = field(
-        default_factory=dict, metadata={"saved": False}
-    )
+    moved_filters: dict[tuple[int, bytes], MovedFilter] = field(default_factory=dict, metadata={"saved": False})
     base: tuple[Floats, list[ShareFilter]] | None = field(default=None, metadata={"saved": False})
 
     def forget_slots(self, lag: int) -> None:

@@ -12,7 +12,7 @@ from dpcrowd.filters.share_state import ShareFilter
 from dpcrowd.filters.share_surprise import CrowdBeliefs, surprise
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.relay_share_steps import bits_of, filters_before, held_records, moved_filter, records_of, step_of
-from dpcrowd.schemes.relay_state import RelayState
+from dpcrowd.schemes.relay_state import MovedFilter, RelayState
 
 __all__ = ["crowd_variance"]
 
@@ -47,13 +47,14 @@ def crowd_variance(
         if key not in found:
             public, believed = learned.learner.public[learned.learner.members[receiver]], learned.shares[place]
             if not known.begun:
-                ready = move_filter(known, public, believed[:, receiver], step, records), believed[:, receiver]
+                first = move_filter(known, public, believed[:, receiver], step, records)
+                ready = MovedFilter(first, believed[:, receiver])
             elif (expectation := (id(known), bits_of(step))) in learned.moved_filters:
                 ready = learned.moved_filters[expectation]
             else:
                 ready = moved_filter(known, public, believed[:, receiver], width, step, anchor=True)
                 learned.moved_filters[expectation] = ready
-            prepared = prepare_slot(ready[0], known, public, ready[1], width, step, records)
+            prepared = prepare_slot(ready.known, known, public, ready.shares, width, step, records, ready.products)
             expected = expected_records(prepared, public, records)
             found[key] = known, surprise(prepared.known, expected, public, width, mixture)
         var[receiver] *= found[key][1]

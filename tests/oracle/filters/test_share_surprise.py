@@ -39,7 +39,7 @@ def some_case(seed: int, factor: Floats, origins: list[int]) -> tuple[PreparedSl
     for k in range(REGIONS):
         cov[k, 1 : SERVERS + 1, 1 : SERVERS + 1] = centred((15.0 * WIDTH * CROWD[k]) ** 2 * share_var(public[:, k]))
         cov[k, SERVERS + 1 :, SERVERS + 1 :] = centred(CROWD[k] * public[:, k])
-    slot = PreparedSlot(replace(known, mean=mean, spread=ShareCovariance(cov)), public.T, CROWD)
+    slot = PreparedSlot(replace(known, mean=mean, spread=ShareCovariance(cov)), public.T, CROWD, np.square(DEVIATION))
     heard = np.array(origins)
     noisy = public[heard] * CROWD * factor + rng.normal(0.0, 3.0, (len(heard), REGIONS))
     variances = np.stack([0.5 * np.square(DEVIATION), 100.0 * np.square(DEVIATION)])
