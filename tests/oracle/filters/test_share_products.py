@@ -25,7 +25,7 @@ def some_filter(seed: int, scale: float) -> tuple[ShareFilter, Floats, list[tupl
     """
     rng = np.random.default_rng(seed)
     public = rng.dirichlet(np.full(SERVERS, 4.0))
-    rows = rng.normal(0.0, 1.0, (4, SERVERS + 1)) * np.array([2e-4, *np.ones(SERVERS)])
+    rows = rng.normal(0.0, 1.0, (4, SERVERS + 1)) * np.array([2e-3, *np.ones(SERVERS)])
     mean = np.array([CROWD, *np.zeros(SERVERS)])
     values = rows @ mean + scale * rng.normal(0.0, 0.05, 4)
     spread = public * np.square(public).sum()
@@ -80,7 +80,10 @@ def test_only_large_widths_are_those_of_the_filter(monkeypatch: pytest.MonkeyPat
 def test_a_record_is_compared_with_the_products_of_a_mixture(widest: float) -> None:
     """Mean and variance of share times crowd, for a filter and for the moments beside it, by drawing both."""
     known, public, posteriors = some_filter(3, 1.0)
-    (mean, cov), (other_mean, other_cov) = posteriors[-1], posteriors[2]
+    mean, cov = posteriors[-1]
+    deviation = np.array([40.0, *0.2 * public])
+    together = 0.4 * np.eye(SERVERS + 1) + 0.6  # shares and crowd are uncertain together
+    other_mean, other_cov = posteriors[2][0], np.outer(deviation, deviation) * together
     origins = np.array([1, 3])
     records = SlotRecords(origins, np.zeros((2, 1)), np.full(2, 40.0))
     point, crowd = public + other_mean[1:], other_mean[:1]
