@@ -12,15 +12,16 @@ the first time claim a larger crowd, what was believed is widened. That b and de
 at the start, diag(v) - v v^T / sum v: what is learned of one server narrows what is believed of the others, and a
 server that nobody hears keeps its uncertainty.
 
-Shares are constant, and b is not. So once a crowd is known at all, and records are precise, the region is settled: the
-state has g in the place of b, and the product S r with S = H + g is linearised at the share s and the crowd q that are
-believed in, S r = s r + q S - s q + (S - s)(r - q). The mean of the last term is subtracted, and its variance counts as
-noise: Cov(S, r), and Var(S) Var(r) + Cov(S, r)^2. These are those of all widths (`share_widths`) and not of W alone, or
-records of right shares would count little until W is ruled out. What was learned until then is widened by what the
-crowd has moved meanwhile. That is done when all servers have been heard, or those that have been heard twice while
-others are silent: then r and S refer to the servers that have been heard (`share_settling`), until another one is.
-Where noise hides the crowd the region is not settled, and b is taken to be constant, but for the growth of an expected
-course; where it is precise and not settled yet, b moves with the crowd.
+Shares are constant, and b is not. So once the crowd is known within 15%, or as well as it moves until all servers have
+been heard again, and records are precise, the region is settled: the state has g in the place of b, and the product S r
+with S = H + g is linearised at the share s and the crowd q that are believed in, S r = s r + q S - s q + (S - s)(r -
+q). The mean of the last term is subtracted, and its variance counts as noise: Cov(S, r), and Var(S) Var(r) + Cov(S,
+r)^2. These are those of all widths (`share_widths`) and not of W alone, or records of right shares would count little
+until W is ruled out. What was learned until then is widened by what the crowd has moved meanwhile. That is done when
+all servers have been heard, or those that have been heard twice while others are silent: then r and S refer to the
+servers that have been heard (`share_settling`), until another one is. Where noise hides the crowd the region is not
+settled, and b is taken to be constant, but for the growth of an expected course; where it is precise and not settled
+yet, b moves with the crowd.
 
 The filter starts with public shares that may be wrong by a large part, Var(g_i) = W^2 H_i sum H^2: of equal shares
 (W H)^2. `share_widths` reads off what it has learned how wrong they are. Variances in proportion to the shares are
@@ -70,8 +71,9 @@ WIDEST = 15.0
 """W, with which the filter starts, in units of the width of the setting."""
 _FIRST_FACTOR = 2.0
 """The deviation of a crowd of which nothing is known, in units of its first estimate."""
-_SETTLED_PART = 1.5
-"""The deviation of a crowd that is known well enough to linearise products with it, as a part of the crowd."""
+_SETTLED_PART, _MOST_UNSETTLED = 0.15, 1.5
+"""The deviation of a crowd that is known well enough to linearise products with it, as a part of the crowd: of a calm
+one, and of one that moves by so much or more."""
 _PRECISE_PART = 0.3
 """The deviation of a record that says enough of a share to linearise products with it, as a part of a mean count."""
 _MOST_MOVES = 0.05
@@ -154,7 +156,7 @@ def fuse_slot(
     heard[records.origins] = np.minimum(heard[records.origins] + 1, 2)
     mean, gain = _update(known, expected_records(slot, public, records))
     after = ShareFilter(mean, known.spread, known.scale, True, heard, known.settled, gain)
-    return _settle(after, public.T, width, records, step.added)
+    return _settle(after, public.T, width, records, step)
 
 
 def prepare_slot(
@@ -355,7 +357,7 @@ def square_root(matrices: Floats) -> Floats:
         return np.asarray(vectors * np.sqrt(np.maximum(values, _LEAST_NOISE * values[:, -1:]))[:, None, :])
 
 
-def _settle(known: ShareFilter, public: Floats, width: float, records: SlotRecords, added: Floats) -> ShareFilter:
+def _settle(known: ShareFilter, public: Floats, width: float, records: SlotRecords, step: CrowdStep) -> ShareFilter:
     """Turn errors of shares from people into parts of the crowd, where so much is known of it.
 
     What this leaves out is (error of the crowd)^2/crowd in all records together, and has to be less than the noise of
@@ -370,7 +372,9 @@ def _settle(known: ShareFilter, public: Floats, width: float, records: SlotRecor
     servers, row = public.shape[1], heard_crowd(public, silent, known.mean.shape[1])
     crowd = np.maximum(np.einsum("dn,dn->d", row, known.mean), 1.0)
     noise_var = records.noise_var.mean()
-    least = np.minimum(np.square(_SETTLED_PART * crowd), servers * np.sqrt(noise_var) * crowd)
+    rounds = servers / len(records.origins)
+    part_var = np.clip(_moves(step, rounds) / np.square(crowd), _SETTLED_PART**2, _MOST_UNSETTLED**2)
+    least = np.minimum(part_var * np.square(crowd), servers * np.sqrt(noise_var) * crowd)
     now = ~known.settled & _is_precise(records, crowd, servers) & (heard_part(public, silent) > _LEAST_HEARD)
     if not now.any():
         return known
@@ -380,15 +384,21 @@ def _settle(known: ShareFilter, public: Floats, width: float, records: SlotRecor
     mean, cov = known.mean.copy(), known.cov.copy()
     part, people = slice(1, servers + 1), crowd[now][:, None]
     turned_mean, turned = to_parts(mean[now], cov[now], public[now], silent)
-    round_var = 4.0 * added[now][:, None] * servers / len(records.origins)
+    round_var = 4.0 * rounds * step.added[now][:, None]
     scale = known.scale / crowd
-    most = np.square(np.minimum(WIDEST * width * scale[now], _SETTLED_PART))[:, None]
+    most = np.square(np.minimum(WIDEST * width * scale[now], _MOST_UNSETTLED))[:, None]
     wrong = np.minimum(round_var / np.square(people), most)
     share = np.where(silent, 0.0, np.maximum(public[now] + turned_mean[:, part], 0.0))
     turned[:, part, part] += _sums_to_zero(wrong * np.square(share))
     mean[now], cov[now] = turned_mean, turned
     scale = np.where(now, scale, known.scale)
     return ShareFilter(mean, ShareCovariance(cov), scale, True, known.heard, known.settled | now)
+
+
+def _moves(step: CrowdStep, slots: float) -> Floats:
+    """Return by how much the process model moves a crowd in some slots, (d,): the variance of what they add."""
+    left = np.minimum(np.square(step.persistence), 1.0 - 1e-9)
+    return np.asarray(step.model_var * (1.0 - left**slots) / (1.0 - left))
 
 
 def _variances(known: ShareFilter, row: Floats, which: Bools) -> Floats:

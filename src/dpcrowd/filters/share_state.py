@@ -108,6 +108,7 @@ class CrowdStep:
     growth                  (d,) the factor by which an expected course grows; 1 without one
     stays                   the part of the users who have stayed
     claimed                 whether the first crowd was what the first records claimed, and may be too small by far
+    model_var, persistence  (d,) what a slot adds by the process model alone, and which part of it is left after a slot
     """
 
     transition: Floats
@@ -119,6 +120,8 @@ class CrowdStep:
     growth: Floats
     stays: float
     claimed: bool = True
+    model_var: Floats | float = 0.0
+    persistence: Floats | float = 1.0
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,8 @@ def step_of(
         growth=growth,
         stays=(1.0 - setting.turnover) ** steps,
         claimed=model.course is None,
+        model_var=model.noise_var if model.course is None else model.course.noise_var(slots[1]),
+        persistence=model.diagonal_transition,
     )
 
 

@@ -179,6 +179,24 @@ def test_settling_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
         assert np.allclose(parts.cov[k, ERRORS, ERRORS], cov, rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.parametrize(("persistence", "factor"), [(1.0, 5.0), (0.5, (1.0 - 0.5**10) / 0.75)])
+def test_a_crowd_is_settled_when_it_is_known_as_well_as_it_moves(persistence: float, factor: float) -> None:
+    """People whom shares miss are as uncertain as the crowd moves until every server has been heard again: five slots
+    with one record each. Calm crowds have to be known better, or products with them are wrong for longer."""
+    public, crowd = np.full((SERVERS, REGIONS), 1.0 / SERVERS), np.array([20_000.0, 20_000.0])
+    step = some_step(crowd, crowd, np.square(0.4 * crowd), stays=0.0)
+    begun = learn_slot(start_filter(public, WIDTH), public, public, WIDTH, step, None)
+    begun = replace(begun, heard=EVERYBODY)
+    records = SlotRecords(np.array([2]), public[2:3] * crowd, np.full(1, 8e5))
+    moved = replace(step, transition=np.ones(REGIONS), added=np.zeros(REGIONS), persistence=persistence)
+    deviation = np.sqrt(learn_slot(begun, public, public, WIDTH, moved, records).crowd_var[0]) / crowd[0]
+    assert 0.15 < deviation < 0.4
+    for part, is_settled in ((1.02, True), (0.98, False), (0.0, False)):
+        model_var = np.full(REGIONS, np.square(part * deviation * crowd[0]) / factor)
+        after = learn_slot(begun, public, public, WIDTH, replace(moved, model_var=model_var), records)
+        assert after.settled.tolist() == [is_settled] * REGIONS
+
+
 def test_a_first_crowd_that_is_too_small_does_no_lasting_harm() -> None:
     """Whoever is heard first may see a twentieth of what its share says: the filter must not believe in that crowd."""
     rng = np.random.default_rng(3)
