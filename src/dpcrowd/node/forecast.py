@@ -95,10 +95,11 @@ def schedule_warning(network: NetworkConfig, server: str) -> str | None:
     if expected is None or expected.spent_at is None or expected.standstill * _TOLERATED <= length:
         return None
     what, name = ("window", "dpcrowd-w") if guarantee.kind == "window" else ("horizon", "dpcrowd")
+    crowd = "of this population" if network.fitted is None else "as the process model expects it"
     instead = f'name = "{name}", sampling = "fixed", interval = {best_interval(network, server)}'
     return (
-        f"the budget will not last: with an invented crowd of this population, scheme '{network.method.name}' can pay "
-        f"for no more samples after {expected.spent_at} of the {length} slots of its {what}, and stands still for up "
+        f"the budget will not last: with an invented crowd {crowd}, scheme '{network.method.name}' can pay for no more "
+        f"samples after {expected.spent_at} of the {length} slots of its {what}, and stands still for up "
         f"to {expected.standstill} slots in a row ({_lasting(expected.standstill * network.clock().length_ns)}), in "
         f"which estimates fall behind. Write in [scheme]: {instead}; each sample then has an equal part of "
         f"ε={format_epsilon(guarantee.total)}. A network that has begun can change its scheme to relay by a "
