@@ -20,7 +20,6 @@ from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.file import write_model
 from dpcrowd.models.model import Model, RegionModel
 from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, check_seen_twice, duration_text
-from dpcrowd.models.trend import trend_of
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.dataset import DataSet
@@ -29,15 +28,12 @@ from dpcrowd.sim.data.series import OneSlot, one_step_var, series_digest
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, notes_beside_variance, read_span
 from dpcrowd.sim.data.times import slot_times, unknown_times_note
 from dpcrowd.sim.export import check_toml_path, checked_path
-from dpcrowd.sim.fit_notes import with_remarks
+from dpcrowd.sim.fit_notes import count_notes, with_remarks
 
 __all__ = ["checked_season", "checked_source", "fit", "make_model"]
 
 _BY_TIME = tuple(name for name in SEASONS if name != "none")
 _CONTROLS = ("Cc", "Cs", "Zl", "Zp")
-_CLOSE_TO_THE_MEAN = 0.9
-"""A model that expects less than this part of the mean count is said to."""
-_HALF_THE_MEAN, _FEW_PEOPLE, _MOST_NAMED = 0.5, 5.0, 3  # of single regions that have at least so many people on average
 
 
 def fit(
@@ -116,13 +112,8 @@ def fit(
         digest=series_digest(counts),
         notes=() if series.name in NAMES else notes_beside_variance(series),
     )
-    course = model.process_model(series.regions, times, series.first).course
-    assert course is not None
-    expected = np.stack([course.mean(slot) for slot in range(series.slots)])
-    trend = trend_of(counts, expected)
-    remark = _low_levels_note(counts, expected, series.regions) if trend is None else trend.note
-    if remark is not None:
-        model = replace(model, notes=(*model.notes, remark))
+    process = model.process_model(series.regions, times, series.first)
+    model = replace(model, notes=(*model.notes, *count_notes(counts, series.regions, process)))
     model = with_remarks(model, season)
     if out is not None:
         write_model(model, out)
@@ -160,35 +151,6 @@ def checked_source(source: str) -> str:
     raise BadInput(
         f"the source is {problem}; say why fitting on these data costs no privacy budget: published data, people whom "
         "the promise does not cover, or earlier releases."
-    )
-
-
-def _low_levels_note(counts: Floats, expected: Floats, regions: Sequence[str]) -> str | None:
-    """Return a note on a model that expects clearly fewer people than there were, (T, d) each, of all regions together
-    or of single ones; None: it does not.
-
-    Rare bursts count less in a level, and the estimates of a filter are as far below the mean as the model is.
-    """
-    people, model = (values.mean(axis=0) for values in (counts, expected))
-    if model.sum() >= _CLOSE_TO_THE_MEAN * people.sum():
-        low = np.flatnonzero((people >= _FEW_PEOPLE) & (model < _HALF_THE_MEAN * people))
-        return _regions_note([(regions[k], model[k], people[k]) for k in low.tolist()]) if len(low) else None
-    return (
-        f"the model expects {model.sum():.4g} people per slot, of all regions together, where the span had "
-        f"{people.sum():.4g} on average: its levels are those of usual slots, in which rare bursts count less. "
-        "Absolute errors are smaller for it, but where records say little, sums and averages of estimates are too "
-        "small by as much. If these matter most, leave the model out (--learn)."
-    )
-
-
-def _regions_note(low: list[tuple[str, float, float]]) -> str:
-    """Return a note on regions, given with what the model expects of them and what they had on average."""
-    named = ", ".join(f"'{name}' {model:.3g} instead of {people:.3g}" for name, model, people in low[:_MOST_NAMED])
-    more = f", and {len(low) - _MOST_NAMED} more" if len(low) > _MOST_NAMED else ""
-    return (
-        f"of {len(low)} region{'s' if len(low) > 1 else ''} the model expects less than half as many people as the "
-        f"span had on average ({named}{more}): it takes slots in which many came for exceptions. If such a region has "
-        "opened at the end of the span, fit on the slots since then (--span)."
     )
 
 
