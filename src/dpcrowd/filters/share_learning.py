@@ -14,14 +14,16 @@ server that nobody hears keeps its uncertainty.
 
 Shares are constant, and b is not. So once the crowd is known within 15%, or as well as it moves until all servers have
 been heard again, and records are precise, the region is settled: the state has g in the place of b, and the product S r
-with S = H + g is linearised at the share s and the crowd q that are believed in, S r = s r + q S - s q + (S - s)(r -
-q). The mean of the last term is subtracted, and its variance counts as noise: Cov(S, r), and Var(S) Var(r) + Cov(S,
-r)^2. These are those of all widths (`share_widths`) and not of W alone, or records of right shares would count little
-until W is ruled out. What was learned until then is widened by what the crowd has moved meanwhile. That is done when
-all servers have been heard, or those that have been heard twice while others are silent: then r and S refer to the
-servers that have been heard (`share_settling`), until another one is. Where noise hides the crowd the region is not
-settled, and b is taken to be constant, but for the growth of an expected course; where it is precise and not settled
-yet, b moves with the crowd.
+with S = H + g is linearised at the share s and the crowd q that are believed in:
+
+    S r = s r + q S - s q + (S - s)(r - q)          the last term: mean Cov(S, r), variance Var(S) Var(r) + Cov(S, r)^2
+
+Its mean is subtracted, and its variance counts as noise. They are those of all widths (`share_widths`) and not of W
+alone, or records of right shares would count little until W is ruled out. What was learned until then is widened by
+what the crowd has moved meanwhile. That is done when all servers have been heard, or those that have been heard twice
+while others are silent: then r and S refer to the servers that have been heard (`share_settling`), until another one
+is. Where noise hides the crowd the region is not settled, and b is taken to be constant, but for the growth of an
+expected course; where it is precise and not settled yet, b moves with the crowd.
 
 The filter starts with public shares that may be wrong by a large part, Var(g_i) = W^2 H_i sum H^2: of equal shares
 (W H)^2. `share_widths` reads off what it has learned how wrong they are. Variances in proportion to the shares are
