@@ -659,7 +659,7 @@ MUTANTS = (
         "part_var = np.clip(_moves(step, rounds) / np.square(crowd), _SETTLED_PART**2, _MOST_UNSETTLED**2)",
         "part_var = np.full(len(crowd), _SETTLED_PART**2)",
         "While nobody is there, errors of shares are learned as none: every morning begins anew, too sure of itself.",
-        ("statistical/schemes/test_learned_shares.py",),
+        ("oracle/filters/test_share_learning.py",),
     ),
     Mutant(
         "products-of-the-widest-width",
