@@ -662,6 +662,14 @@ MUTANTS = (
         ("oracle/filters/test_share_learning.py",),
     ),
     Mutant(
+        "people-as-certain-as-parts",
+        "filters/share_learning.py",
+        "most = np.square(np.minimum(WIDEST * width * scale[now], _MOST_UNSETTLED))[:, None]",
+        "most = np.square(np.minimum(WIDEST * width * scale[now], _SETTLED_PART))[:, None]",
+        "What was learned of shares while the crowd came and went is taken for certain: intervals are too narrow.",
+        ("statistical/schemes/test_learned_shares.py",),
+    ),
+    Mutant(
         "products-of-the-widest-width",
         "schemes/relay_share_steps.py",
         "product_moments(moved, public, width))",
