@@ -113,8 +113,8 @@ def test_a_holiday_at_the_beginning_is_no_error_of_shares(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_wrong_shares_are_learned_although_nobody_is_there_at_first(tmp_path: Path) -> None:
-    """A closed day, empty nights, and days that differ: errors of shares, learned as people while nobody is there, would
-    be taken for certain when they become parts of the crowd, and intervals would cover 0.8."""
+    """A closed day, empty nights, and days that differ: errors of shares, learned as people while nobody is there,
+    would be taken for certain when they become parts of the crowd, and intervals would cover 0.8."""
     data = days(tmp_path, 14, by_day=0.25)
     model = fit(cut(data, 0, 14 * 24), source="public half")
     scored = cut(data, 14 * 24, 14 * 24 + 150)
