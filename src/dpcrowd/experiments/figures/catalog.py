@@ -374,7 +374,7 @@ FIGURES: tuple[Figure, ...] = (
         "at that many at once. Counts are binomial draws. Many regions under the sound ledger. ε holds for "
         "users who stay at one server. Servers do not sample in the same slots here, so a user who visits several of "
         "them pays more, up to ε times their number: epsilon_paid_roaming in the table of this figure says how much. "
-        "One promise for the complete network, for users who roam, is measured in docs/relay.md. "
+        "One promise for the complete network, for users who roam, is measured in docs/relay-results.md. "
         f"{ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(

@@ -1,4 +1,4 @@
-"""Plans of servers that learn shares: whether they can, and whether they meet (`relay.md`, learned shares)."""
+"""Plans of servers that learn shares: whether they can, and whether they meet (`docs/shares.md`)."""
 
 from __future__ import annotations
 
