@@ -164,7 +164,8 @@ def remainder(a: Floats, people: Floats) -> Floats:
 def are_partitioned(shares: Floats) -> Bools:
     """Return whether shares (..., m, 1) or (..., m, d) sum to 1, so that every user of a region is at one server.
 
-    Returns (..., 1) or (..., d).
+    The only definition of a partition, for filters, plans, simulated crowds and configuration alike: a crowd that is
+    drawn by another one would have deviations that its filters take to cancel. Returns (..., 1) or (..., d).
     """
     return np.asarray(np.abs(shares.sum(axis=-2) - 1.0) <= _SUM_TOLERANCE * shares.shape[-2])
 

@@ -45,7 +45,7 @@ def deviations_cancel(state: RelayState, slot: int) -> bool:
     setting = state.setting
     if setting.turnover < 1.0 or setting.observation != "binomial" or state.learned is not None:
         return False
-    return bool(are_partitioned(_shares_by_run(state, slot)).any())
+    return bool(_partition(state, slot).any())
 
 
 def partition_sums(
@@ -180,7 +180,7 @@ def slot_records(
     noisy = np.where(has, table.noisy.reshape(runs, servers, -1)[run][:, origins].swapaxes(0, 1), 0.0)
     noise_var = np.where(has, table.var.reshape(runs, servers)[run][:, origins].T[..., None], 1.0)
     by_run = _shares_by_run(state, slot)
-    partition = are_partitioned(by_run)
+    partition = _partition(state, slot)
     shares = by_run.swapaxes(0, 1)[:, run]
     share = shares[origins]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -192,6 +192,16 @@ def slot_records(
     factor = _guard(state, slot, rows, origins, (noisy, noise_var, share, usual), reference)
     noise = np.where(has, noise_var + usual * (factor - 1.0), np.inf)
     return PersistentRecords(origins, noisy, noise, shares, people, partition[run])
+
+
+def _partition(state: RelayState, slot: int) -> Bools:
+    """Return in which regions the deviations of all servers sum to 0, (runs, 1) or (runs, d).
+
+    Shares that sum to 1 are no partition where users may be at several servers: some are then at none.
+    """
+    guarantee = state.setting.guarantee
+    at_one_server = guarantee is None or guarantee.servers_per_slot == 1
+    return are_partitioned(_shares_by_run(state, slot)) & at_one_server
 
 
 def _shares_by_run(state: RelayState, slot: int) -> Floats:

@@ -26,11 +26,9 @@ from dpcrowd.models.model import Model
 from dpcrowd.models.season import SECOND, SlotTimes
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.data.checkins import slot_length_us
-from dpcrowd.sim.data.share_file import without_rounding
+from dpcrowd.sim.data.shares import without_rounding
 
 __all__ = ["NetworkFile", "is_network_file", "read_network_file", "read_network_process"]
-
-_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class NetworkFile:
                         f"'{self.path}' has no share of server '{name}' in region '{region}', which the data have; "
                         "give --shares, or data of its regions."
                     )
-        return without_rounding(np.array([[shares[region] for region in regions] for shares in self.by_region]))[None]
+        return without_rounding(np.array([[[shares[region] for region in regions] for shares in self.by_region]]))
 
     @property
     def model_path(self) -> Path | None:
@@ -136,7 +134,7 @@ def read_network_file(path: str | os.PathLike[str]) -> NetworkFile:
     return NetworkFile(
         str(file),
         tuple(numbers),
-        _without_rounding([float(share) for share in shares if share is not None]) if numeric else None,
+        tuple(without_rounding(np.array(shares, dtype=np.float64)).tolist()) if numeric else None,
         tuple(_ends(link, numbers, file) for link in links),
         regions,
         _settings(document, file),
@@ -172,14 +170,6 @@ def _regions(document: dict[str, Any], file: Path) -> tuple[str, ...]:
     """Return the names of the regions; none if the file has none."""
     regions = _table(document, "network", file).get("regions", [])
     return tuple(str(region) for region in regions) if isinstance(regions, list) else ()
-
-
-def _without_rounding(shares: list[float]) -> tuple[float, ...]:
-    """Return shares whose sum is 1 if it is 1 up to a rounding of each to six decimals."""
-    total = sum(shares)
-    if 1e-9 < abs(total - 1.0) <= _ROUNDING * len(shares):
-        return tuple(share / total for share in shares)
-    return tuple(shares)
 
 
 def _by_region(

@@ -16,7 +16,7 @@ from dpcrowd.schemes.registry import groups_regions
 from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, NEVER_MEET, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
-from dpcrowd.sim.data.shares import SUM_TOLERANCE, is_partition
+from dpcrowd.sim.data.shares import is_partition
 from dpcrowd.sim.fit_notes import LEAST_COVERAGE
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.planning import schedules_meet
@@ -27,6 +27,7 @@ from dpcrowd.testing import Report, examine_scheme
 
 __all__ = ["attribution", "notes", "observation_note", "overlap_notes", "promise", "setup"]
 
+_ROUNDING = 1e-9  # of sums of shares
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
 _MOST_COVERAGE = 0.995  # above which it says that they are too wide
 _FEWEST_INTERVALS = 1000  # to say so: among fewer, all may contain the truth by chance
@@ -225,9 +226,9 @@ def overlap_notes(config: SimulationConfig) -> list[str]:
     if all(_covered(config, guarantee.servers_per_slot) for guarantee in promises):
         return []
     total = _sum_of_shares(config)
-    if total <= 1.0 + SUM_TOLERANCE and not isinstance(config.shares, str):
+    if total <= 1.0 + _ROUNDING and not isinstance(config.shares, str):
         least = float(np.min(np.sum(np.atleast_2d(config.shares), axis=1)))
-        place = "" if least > total - SUM_TOLERANCE else " in a region or slot"
+        place = "" if least > total - _ROUNDING else " in a region or slot"
         return [
             f"shares sum to {least:.4g}{place}, so at least {100 * (1.0 - least):.2g}% of the crowd are at no server. "
             "If every user is at one server, they have to sum to 1: is a share mistyped, or a server missing? Servers "

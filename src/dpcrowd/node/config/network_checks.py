@@ -14,6 +14,7 @@ import numpy as np
 
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import check_gain
+from dpcrowd.filters.persistence import are_partitioned
 from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.node.config.links import refuse_duplicates
 from dpcrowd.node.config.sections import PROCESS_VAR, ServerSection, usual_send_offset
@@ -122,7 +123,7 @@ def _check_share_width(network: NetworkConfig) -> None:
         (method.observation != "binomial", f'observation "{method.observation}"', 'observation = "binomial"'),
         (method.form != "diagonal", f'form "{method.form}"', 'form = "diagonal"'),
         (
-            bool((np.abs(total - 1.0) > 1e-6 * len(network.servers)).any()),
+            not are_partitioned(network.shares.reshape(len(network.servers), -1)).all(),
             f"shares that sum to {float(np.max(total)):g}",
             "every user at one server, so shares that sum to 1 in every region",
         ),

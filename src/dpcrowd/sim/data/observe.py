@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcrowd.arrays import Floats, PerRegion, ServerCounts, Shares, Truth
+from dpcrowd.arrays import Bools, Floats, PerRegion, ServerCounts, Shares, Truth
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.sim.data.people import checked_turnover, draw_overlapping, draw_partition
-from dpcrowd.sim.data.shares import is_partition
+from dpcrowd.sim.data.shares import is_partition, partitioned_regions
 
 __all__ = ["KINDS", "USERS", "checked_users", "observe"]
 
@@ -52,8 +52,11 @@ def observe(
     turnover = checked_turnover(turnover)
     slots, d = truth.shape
     if shares.ndim == 3 and shares.shape[::2] == (1, d):
-        if kind == "binomial" and by_region is None and is_partition(shares):
-            by_region = shares[0]
+        if kind == "binomial" and by_region is None:
+            divided = partitioned_regions(shares)
+            if divided.any() and not divided.all():
+                return _some_divided(truth, shares, divided, process_var, rng, users, turnover)
+            by_region = shares[0] if divided.all() else None
     elif shares.ndim not in (1, 2) or (shares.ndim == 2 and shares.shape[0] != slots):
         raise BadInput(f"shares have shape {shares.shape}; allowed: (servers,) or (slots, servers) = ({slots}, ...).")
     if process_var.shape != (d,):
@@ -70,6 +73,23 @@ def observe(
     if is_partition(shares):
         return _multinomial(truth, shares, rng)
     return rng.binomial(truth[:, None, :], np.broadcast_to(shares, (slots, shares.shape[-1]))[:, :, None])
+
+
+def _some_divided(
+    truth: Truth,
+    shares: Shares,
+    divided: Bools,
+    process_var: PerRegion,
+    rng: np.random.Generator,
+    users: str,
+    turnover: float,
+) -> ServerCounts:
+    """Draw counts of people of whom those of some regions, `divided` (d,), are at one server each."""
+    counts = np.empty((len(truth), shares.shape[1], truth.shape[1]), dtype=np.int64)
+    for regions in (divided, ~divided):
+        own = shares[:, :, regions]
+        counts[:, :, regions] = observe("binomial", truth[:, regions], own, process_var[regions], rng, users, turnover)
+    return counts
 
 
 def checked_users(users: str) -> None:

@@ -25,11 +25,11 @@ import numpy as np
 
 from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.sim.data.shares import partitioned_regions, without_rounding
 from dpcrowd.sim.data.tables import delimiter_of
 
-__all__ = ["ShareFile", "is_share_file", "read_shares", "without_rounding"]
+__all__ = ["ShareFile", "is_share_file", "read_shares"]
 
-_ROUNDING = 1e-6
 _COLUMNS = ({"server", "share"}, {"server", "region", "share"})
 
 
@@ -73,10 +73,9 @@ class ShareFile:
                         f"'{self.path}' has no share of server '{name}' in region '{region}'; add a line for it. Every "
                         "server needs a share in every region."
                     )
-        shares = np.array([[self.values[name, region] for region in regions] for name in servers])
-        shares = without_rounding(shares)
+        shares = without_rounding(np.array([[[self.values[name, region] for region in regions] for name in servers]]))
         self._check_sums(shares, regions)
-        return shares[None]
+        return shares
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -90,8 +89,8 @@ class ShareFile:
 
     def _check_sums(self, shares: Shares, regions: Sequence[str]) -> None:
         """Refuse shares that partition the users of one region, and sum to more than 1 in another."""
-        sums = shares.sum(axis=0)
-        partitioned, above = np.abs(sums - 1.0) <= 1e-9, sums > 1.0 + 1e-9
+        sums, partitioned = shares[0].sum(axis=0), partitioned_regions(shares)
+        above = (sums > 1.0) & ~partitioned
         if partitioned.any() and above.any():
             wrong, right = regions[int(np.argmax(above))], regions[int(np.argmax(partitioned))]
             raise BadInput(
@@ -138,13 +137,6 @@ def read_shares(path: str | os.PathLike[str]) -> ShareFile:
     if not values:
         raise BadInput(f"'{where}' has no shares below its header; give one line per server, or server and region.")
     return ShareFile(where, tuple(dict.fromkeys(server for server, _ in values)), "region" in header, values)
-
-
-def without_rounding(shares: Shares) -> Shares:
-    """Return shares (m,) or (m, d); those that sum to 1 up to a rounding to six decimals are divided by their sum."""
-    total = shares.sum(axis=0)
-    off = np.abs(total - 1.0)
-    return np.where((off > 1e-9) & (off <= _ROUNDING * len(shares)), shares / total, shares)
 
 
 def _share(text: str, here: str) -> float:

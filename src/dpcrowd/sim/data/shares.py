@@ -18,13 +18,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcrowd.arrays import Floats, Shares
+from dpcrowd.arrays import Bools, Floats, Shares
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.filters.persistence import are_partitioned
 
 __all__ = [
     "KINDS",
     "SMALLEST",
-    "SUM_TOLERANCE",
     "checked_composition",
     "checked_share_width",
     "checked_shares",
@@ -32,11 +32,13 @@ __all__ = [
     "draw_shares",
     "is_partition",
     "normalised",
+    "partitioned_regions",
+    "without_rounding",
 ]
 
 KINDS = ("uniform", "per-slot", "partition")
 SMALLEST = 0.05
-SUM_TOLERANCE = 1e-9
+_EXACT = 1e-9  # how far sums of exact shares may be from 1
 
 
 def draw_shares(kind: str | Sequence[float] | Shares, servers: int, slots: int, rng: np.random.Generator) -> Shares:
@@ -112,7 +114,7 @@ def checked_shares(
         elif values.ndim == 3:
             server, more = place[1], f" in region {place[2]}"
         raise BadInput(f"share of server {server}{more} is {values[place]:g}; allowed: above 0, at most 1.")
-    return values
+    return without_rounding(values)
 
 
 def normalised(shares: Shares) -> Shares:
@@ -120,9 +122,27 @@ def normalised(shares: Shares) -> Shares:
     return np.asarray(shares / shares.sum(axis=_axis_of_servers(shares), keepdims=True))
 
 
+def without_rounding(shares: Shares) -> Shares:
+    """Return shares of which those that sum to 1 but for a rounding to six decimals sum to 1 exactly."""
+    axis = _axis_of_servers(shares)
+    total = shares.sum(axis=axis, keepdims=True)
+    exact = np.abs(total - 1.0) <= _EXACT
+    return np.where(np.expand_dims(_partitioned(shares), axis) & ~exact, shares / total, shares)
+
+
+def partitioned_regions(shares: Shares) -> Bools:
+    """Return in which regions every user is at exactly one server, (1,) or (d,)."""
+    return np.asarray(np.atleast_1d(_partitioned(shares)).all(axis=0, keepdims=shares.ndim < 3)).reshape(-1)
+
+
 def is_partition(shares: Shares) -> bool:
     """Whether the shares sum to 1 (in every slot and region), so that each user is at exactly one server."""
-    return bool(np.all(np.abs(shares.sum(axis=_axis_of_servers(shares)) - 1.0) <= SUM_TOLERANCE))
+    return bool(partitioned_regions(shares).all())
+
+
+def _partitioned(shares: Shares) -> Bools:
+    """Return where the shares sum to 1: (), (slots,) or (1, d)."""
+    return are_partitioned(shares) if shares.ndim == 3 else are_partitioned(shares[..., None])[..., 0]
 
 
 def _axis_of_servers(shares: Shares) -> int:

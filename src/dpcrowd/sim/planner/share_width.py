@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
+from dpcrowd.filters.persistence import are_partitioned
 from dpcrowd.schemes.prediction import best_samples, servers_meet
 from dpcrowd.schemes.relay import NEVER_MEET, Hops
 from dpcrowd.sim.network_file import NetworkFile
@@ -30,7 +29,7 @@ def _why_not(request: PlanRequest, reach: Hops | None) -> str | None:
         return f"records travel {reach} hops, and learning needs all of them (reach all)"
     if config_of(request).observation != "binomial":
         return "learning needs observation binomial"
-    if (np.abs(shares.sum(axis=0) - 1.0) > 1e-6 * len(shares)).any():
+    if not are_partitioned(shares.reshape(len(shares), -1)).all():
         return "learning needs every user at one server, so shares that sum to 1"
     return None
 
