@@ -48,6 +48,7 @@ from dpcrowd.schemes.records import Mailbox, Obstacle, RecordMessages
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.relay_bounds import least_variance
 from dpcrowd.schemes.relay_join import FinalisedState, can_be_joined, finalised_state, read_finalised
+from dpcrowd.schemes.relay_share_checks import check_learned
 from dpcrowd.schemes.relay_shares import learned_back_in_time
 from dpcrowd.schemes.relay_state import RelayState, back_in_time, servers_per_run, with_fresh_schedule
 from dpcrowd.schemes.relay_transfer import transfer_relay
@@ -492,6 +493,7 @@ class Server:
         scheme.check_finalised(self._run.start(), checked)
         slots = None if first_slot <= 0 else int(checked.slot) - state.lag - first_slot + 1
         checked.check_certainty(least_variance(self.setting, scheme.samples_in(self.setting), slots))
+        check_learned(checked, self.setting)
         return checked
 
     def join(
@@ -524,7 +526,9 @@ class Server:
                 without = finalised.without_suspicions()
                 impartial = scheme.join(state, self._run.start(), without, records, shares)
                 joined = joined if scheme.agree(joined, impartial) else impartial
-        except np.linalg.LinAlgError:
+        except BadInput:
+            raise
+        except (np.linalg.LinAlgError, ArithmeticError, ValueError):
             raise BadInput("a finalised state with which the filter has no estimate.") from None
         self._state = joined
         self._slot, self._joined = slot, Joined(tuple(sources), slot)

@@ -199,6 +199,31 @@ def test_learned_shares_that_nobody_could_have_are_refused(name: str, value: flo
         learning(1).read_finalised(to_bytes(arrays))
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "text"),
+    [
+        ("learner", lambda learner: learner[:, -2:-1] * 0.0, "nobody"),
+        ("learner", lambda learner: learner[:, -2:-1] * -1.0, "nobody"),
+        ("learner", lambda learner: learner[:, -1:] + 0.5, "which crowds"),
+        ("learner_begun", lambda begun: begun * 0 - 1, "which crowds"),
+        ("learner", lambda learner: learner[:, :1] * 100.0, "another crowd"),
+        ("learner", lambda learner: learner[:, 1:4] + learner[:, :1] * [[0.3, -0.2, -0.1]], "do not follow"),
+        ("learner_cov", lambda cov: cov * 1e-9, "do not follow"),
+    ],
+)
+def test_a_joint_filter_that_does_not_fit_the_rest_is_refused(name: str, change: Any, text: str) -> None:
+    """Every later estimate rests on it: without a scale these were not numbers, and a certain lie stayed for good."""
+    arrays = from_bytes(learned_for(24).finalised_state())
+    new = change(arrays[name])
+    if name == "learner":
+        columns = {"nobody": slice(-2, -1), "which crowds": slice(-1, None), "do not follow": slice(1, 4)}
+        arrays[name][:, columns.get(text, slice(0, 1))] = new
+    else:
+        arrays[name] = new
+    with pytest.raises(BadInput, match=text):
+        learning(1).read_finalised(to_bytes(arrays))
+
+
 def test_learned_shares_outlive_a_long_silence_and_a_restart() -> None:
     """Shares are constant: who was away for a day must not forget what a week of records has shown."""
     server = learned_for(24)

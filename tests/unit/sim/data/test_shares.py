@@ -17,7 +17,8 @@ MIXED = np.array([[0.5, 0.5], [0.3, 0.2], [0.2, 0.2]])  # a partition of the fir
 def test_shares_with_six_decimals_are_a_partition_everywhere() -> None:
     """Filters took them for one and the simulator did not: 95% intervals then covered 0.6%."""
     shares = checked_shares(THIRDS, 3, 10)
-    assert is_partition(np.array(THIRDS)) and is_partition(shares)
+    assert is_partition(np.array(THIRDS))
+    assert is_partition(shares)
     assert shares.sum() == pytest.approx(1.0, abs=1e-12)
     assert bool(are_partitioned(shares[:, None]).all())
     by_region = np.stack([THIRDS, [0.3, 0.3, 0.3]], axis=1)[None]
@@ -38,7 +39,8 @@ def test_people_of_a_region_are_divided_where_its_shares_sum_to_one() -> None:
         counts = observe("binomial", truth, MIXED[None], np.ones(2), np.random.default_rng(0), turnover=turnover)
         together = counts.sum(axis=1)
         assert (together[:, 0] == 1000).all()
-        assert together[:, 1].std() > 0.0 and abs(together[:, 1].mean() - 900.0) < 30.0
+        assert together[:, 1].std() > 0.0
+        assert abs(together[:, 1].mean() - 900.0) < 30.0
 
 
 @pytest.mark.slow
