@@ -614,6 +614,14 @@ MUTANTS = (
         ("unit/node/machine/test_arrivals.py",),
     ),
     Mutant(
+        "a-moved-level-fades-with-chance",
+        "filters/moving_level.py",
+        "level = left * (belief[0] - model_filter[0]) / part_before",
+        "level = left * (belief[0] - model_filter[0])",
+        "The level of a region that drifts is forgotten as fast as the chance of a slot.",
+        ("oracle/filters/test_moving_level.py",),
+    ),
+    Mutant(
         "shares-learned-beside-the-course",
         "filters/share_learning.py",
         "drift = step.expected - step.transition * step.before",

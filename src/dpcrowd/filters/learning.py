@@ -15,6 +15,8 @@ moved. So several filters run side by side on the same records, each with its ow
                                                       becomes a thousand times as large as anything before it
     another season            its own                 a season of the same size and speed that has moved, or is gone;
                                                       only where the model has a season (`course.UnknownSeason`)
+    a level that moves        a, q                    around a level of the region's own that moves slowly
+                                                      (`filters.moving_level`)
 
 and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a
 small chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few
@@ -54,6 +56,7 @@ from dpcrowd.filters.common_level import RETURN, CommonLevel, predict_level, sta
 from dpcrowd.filters.course import Course
 from dpcrowd.filters.groups import GroupedSums, divide_sums, group_sizes, over_members
 from dpcrowd.filters.model import ProcessModel
+from dpcrowd.filters.moving_level import LASTING_PART, predict_moving, start_moving
 
 __all__ = [
     "FAR_AWAY",
@@ -84,7 +87,7 @@ _FAR = 2.0
 _OF_A_BANK = re.compile(r"bank\.(mean|var|weight)$")
 _AROUND_COURSE = ((0.25, 0.06), (1.0, 0.84), (4.0, 0.06), (16.0, 0.02))  # factor of q, weight at the start
 _ANOTHER_LEVEL, _LEVEL_FAR_AWAY, _LASTING, _COMMON_LEVEL, _IN_UPHEAVAL = 0.02, 0.005, 0.05, 0.05, 0.005
-_ANOTHER_SEASON = 0.01
+_ANOTHER_SEASON, _LEVEL_THAT_MOVES = 0.01, 0.05
 _PART_PER_SLOT = 0.25
 """The typical step of a region in upheaval, by its size."""
 _MOST_STEPS = 64
@@ -92,7 +95,7 @@ _MOST_STEPS = 64
 _TRUST_IN_CALM, _TRUST_IN_LIVELY = 0.2, 0.15
 """Weights of the calmest and of the liveliest belief at the start of an estimate, beside those of the others."""
 _CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON, _UPHEAVAL, _SEASON = 0, 1, 3, 5, 7, 8, 9  # which beliefs these are
-_UPHEAVAL_ALONE = 6
+_MOVING, _UPHEAVAL_ALONE = -1, 6
 _SILENT = {FAR_AWAY: 0.02, _COMMON: 0.05, _UPHEAVAL: 0.02, _SEASON: 0.02}
 """Up to which weight a belief is silent, since it would decide with any."""
 _ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05), (4096.0, 0.005), (1.0, _IN_UPHEAVAL))
@@ -166,12 +169,13 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         rows.append((stays, far, _IN_UPHEAVAL))
         if (season := course.unknown_season) is not None:
             rows.append((season.transition, season.noise_var / course.variance.max(axis=0), _ANOTHER_SEASON))
+        rows.append((np.maximum(a, LASTING_PART), np.ones(model.regions), _LEVEL_THAT_MOVES))
     transition, factor, weight = (np.stack(column) for column in zip(*rows, strict=True))
     trust, silent = weight.copy(), np.zeros((len(weight), 1, 1))
     if course is not None:
         trust[_CALM], trust[_LIVELY] = _TRUST_IN_CALM, _TRUST_IN_LIVELY
         for number, most in _SILENT.items():
-            silent[number : number + 1] = most
+            silent[:_MOVING][number : number + 1] = most
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
     relative = course is not None and course.scale is not None
     return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint, relative)
@@ -187,6 +191,7 @@ def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
         for number, transition in enumerate(beliefs.transition[:, 0]):
             variances[number] = beliefs.factor[number, 0] * model.course.settled_var(slot, transition)
         variances[_COMMON] = start_var(model.course, slot, model.diagonal_transition)
+        variances[_MOVING] = start_moving(model.course, slot, model.diagonal_transition)
     means = np.broadcast_to(mean, shape).copy()
     if model.course is not None and (season := model.course.unknown_season) is not None:
         means[_SEASON], variances[_SEASON] = season.level, season.settled_var
@@ -223,7 +228,9 @@ def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, b
     var[_UPHEAVAL] += _added_in_upheaval(bank.mean[_UPHEAVAL], a[_UPHEAVAL], course, before, slot)
     if (season := course.unknown_season) is not None:
         mean[_SEASON], var[_SEASON] = season.predict(bank.mean[_SEASON], bank.var[_SEASON], steps)
-    former, belief = ((bank.mean[place], bank.var[place]) for place in (MODEL, _COMMON))
+    former, belief, moving = ((bank.mean[place], bank.var[place]) for place in (MODEL, _COMMON, _MOVING))
+    prior = mean[MODEL], var[MODEL]
+    mean[_MOVING], var[_MOVING] = predict_moving(former, moving, prior, course, model.diagonal_transition, slot, before)
     common = predict_level(former, belief, var[MODEL], course, model.diagonal_transition, slot, before)
     mean[_COMMON], var[_COMMON] = common.estimate(mean[MODEL], var[MODEL])
     return Priors(mean, var, bank.weight, common)

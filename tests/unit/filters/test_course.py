@@ -18,7 +18,7 @@ from dpcrowd.schemes.uniform import expected_miss
 
 PROFILE = np.array([[400.0, 9.0], [20.0, 3.0], [150.0, 5.0]])
 A = np.array([0.9, 0.4])
-COMMON, OTHER_SEASON = 7, 9  # the places of a common level and of another season in a bank
+COMMON, OTHER_SEASON, MOVING = 7, 9, 10  # the places of these beliefs in a bank
 COURSE = Course(PROFILE, 0.04 * np.square(PROFILE), season=3, offset=0, step=1, scale=PROFILE)
 MODEL = ProcessModel.around(COURSE, A)
 
@@ -83,7 +83,7 @@ def test_all_beliefs_follow_the_scale() -> None:
     assert both.mean == pytest.approx(one.mean)
     assert both.var == pytest.approx(one.var)
     relative = (both.mean - PROFILE[2]) / PROFILE[2]
-    own = np.delete(np.arange(len(relative)), [COMMON, OTHER_SEASON])
+    own = np.delete(np.arange(len(relative)), [COMMON, OTHER_SEASON, MOVING])
     assert relative[own] == pytest.approx(0.3 * beliefs.transition[own] ** 2)
     prior, prior_var, covariance = step_ahead(bank, MODEL, beliefs, 1)
     assert (np.square(covariance) <= prior_var * (bank.var.max(axis=0) + np.square(0.3 * PROFILE[0]))).all()
