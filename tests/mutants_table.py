@@ -694,6 +694,14 @@ MUTANTS = (
         ("oracle/filters/test_share_products.py",),
     ),
     Mutant(
+        "calibration-of-the-widest-width",
+        "filters/share_innovations.py",
+        "drawn = widths.added[:, :, None] / widths.diagonal",
+        "drawn = 0.0 * widths.added[:, :, None] / widths.diagonal",
+        "Where shares are learned, the calibration takes records for less certain than the estimate that is released.",
+        ("oracle/filters/test_share_innovations.py",),
+    ),
+    Mutant(
         "holiday-taken-for-wrong-shares",
         "filters/share_surprise.py",
         "together = log_weight[:, None] + common + evidence.sum(axis=2) + math.log(_TOGETHER)",

@@ -314,7 +314,7 @@ def expected_records(slot: PreparedSlot, public: Floats, records: SlotRecords) -
     noise = np.maximum(records.noise_var, ROUNDING) + np.where(which, rest, 0.0) + _LEAST_NOISE * own
     usual = own + noise
     noise = noise + usual * (np.maximum(np.square(innovation) / (LIMIT * usual), 1.0) - 1.0)
-    return ExpectedRecords(share, common, joint, innovation, noise)
+    return ExpectedRecords(share, common, joint, innovation, noise, usual)
 
 
 def _products(slot: PreparedSlot, public: Floats, origins: Ints) -> tuple[Floats, Floats]:

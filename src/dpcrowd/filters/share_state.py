@@ -178,6 +178,7 @@ class ExpectedRecords:
     cov         (d, k, k) their covariances with one another, without noise
     innovation  (d, k) by how much they are above what was expected
     noise       (d, k) variances of their noise; of a record that is far off it is larger
+    usual       (d, k) variances of their innovations, however far off they are
     """
 
     share: Floats
@@ -185,3 +186,4 @@ class ExpectedRecords:
     cov: Floats
     innovation: Floats
     noise: Floats
+    usual: Floats
