@@ -694,6 +694,14 @@ MUTANTS = (
         ("oracle/filters/test_share_products.py",),
     ),
     Mutant(
+        "calibration-without-what-is-in-common",
+        "schemes/innovations.py",
+        "left = prior_var - 2.0 * np.clip(common, -most, most) / share",
+        "left = prior_var - 0.0 * np.clip(common, -most, most) / share",
+        "Where users stay, the calibration calls intervals too wide that are right, and right that are too narrow.",
+        ("oracle/schemes/test_innovations.py",),
+    ),
+    Mutant(
         "calibration-of-the-widest-width",
         "filters/share_innovations.py",
         "drawn = widths.added[:, :, None] / widths.diagonal",

@@ -48,6 +48,7 @@ __all__ = [
     "PersistentRecords",
     "are_partitioned",
     "consistent",
+    "deviation_spread",
     "fuse_persistent",
     "ordered_sum",
     "partitioned_information",
@@ -110,7 +111,7 @@ class PersistentGain:
 def persistent_gain(prior_var: Floats, cross: Floats, records: PersistentRecords) -> PersistentGain:
     """Return the part of `fuse_persistent` that does not depend on what was measured: `records.noisy` is not read."""
     people, share = records.people, records.shares
-    spread = np.where(records.partition, share * people, np.maximum(share * (1.0 - share) * people, ROUNDING))
+    spread = deviation_spread(share, people, records.partition)
     is_known = np.isfinite(prior_var)
     known_var = np.where(is_known, prior_var, 1.0)
     origins = records.origins
@@ -168,6 +169,11 @@ def are_partitioned(shares: Floats) -> Bools:
     drawn by another one would have deviations that its filters take to cancel. Returns (..., 1) or (..., d).
     """
     return np.asarray(np.abs(shares.sum(axis=-2) - 1.0) <= _SUM_TOLERANCE * shares.shape[-2])
+
+
+def deviation_spread(shares: Floats, people: Floats, partition: Bools) -> Floats:
+    """Return D without noise, (m, n, d): H r of servers among which users are partitioned, else H (1 - H) r."""
+    return np.where(partition, shares * people, np.maximum(shares * (1.0 - shares) * people, ROUNDING))
 
 
 def consistent(cross: Floats, spread: Floats, variance: Floats) -> Floats:

@@ -2,18 +2,30 @@
 
 A server compares each measurement of another server with what it had expected for that slot without it. Its own
 samples are not among them: it would judge itself by what its prior already rests on.
+
+A record z = H r + delta + noise has the innovation n = z - H m against the prior mean m = r + e, and with P = Var(e)
+
+    Var(n) = H^2 P + Var(delta) + Var(noise) - 2 H Cov(e, delta)
+
+The last term is 0 if everybody is drawn anew in every slot. Where users stay, the error of a server that has heard the
+origin before is in part the origin's own deviation, and its next record confirms it: the filter knows how much
+(`filters.persistence`). Without this term intervals would look wider than they are.
+
+Records say nothing of servers that were never heard: an error in what they count is in no innovation.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dpcrowd.arrays import Bools, Floats
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.calibration import normalised_innovations
 from dpcrowd.filters.groups import leads
-from dpcrowd.filters.records import Reference, pair_var
+from dpcrowd.filters.observation import ROUNDING
+from dpcrowd.filters.records import RecordTable, Reference, pair_var
 from dpcrowd.schemes.base import Plan
 from dpcrowd.schemes.messages import InfoMessages
+from dpcrowd.schemes.relay_deviations import common_with_deviations
 from dpcrowd.schemes.relay_filter import prior_of
 from dpcrowd.schemes.relay_shares import own_records
 from dpcrowd.schemes.relay_state import RelayState
@@ -53,18 +65,8 @@ def record_innovations(state: RelayState) -> tuple[Floats, Bools]:
         origins = np.flatnonzero(mailbox.fresh[place] & counting[place] & trusted)
         if not len(origins):
             continue
-        rows = np.zeros(len(origins), dtype=np.int64)
-        everybody = np.ones(1, dtype=np.bool_)
-        table = state.table(slot) if state.learned is None else own_records(state, slot, "numpy", everybody)[1]
-        reference = Reference(state.level[place], state.level_var[place])
-        variance = pair_var(
-            rows, origins, table, reference, state.setting.observation, state.setting.model.one_step_var
-        )
-        share = table.by_region[origins]
-        prior, prior_var = prior_of(state, slot)
-        info_vec, info_mat = share * table.values(origins) / variance, share * share / variance
-        expected, expected_var = (table.totals(part[rows], origins) for part in (prior, prior_var))
-        each = normalised_innovations(info_vec, info_mat, expected, expected_var)
+        table = state.table(slot)
+        each = _of_slot(state, slot, origins)
         joint = np.zeros(each.shape, dtype=np.bool_)
         if table.groups is not None:  # the sum of a group is one measurement
             groups = table.groups[origins]
@@ -74,3 +76,42 @@ def record_innovations(state: RelayState) -> tuple[Floats, Bools]:
         values.append(each)
         of_sums.append(joint)
     return np.concatenate(values), np.concatenate(of_sums)
+
+
+def _of_slot(state: RelayState, slot: int, origins: Ints) -> Floats:
+    """Return the innovations (M, d) of the records of a slot."""
+    place, table, setting = slot % state.lag, state.table(slot), state.setting
+    if state.learned is not None:
+        table = own_records(state, slot, "numpy", np.ones(1, dtype=np.bool_))[1]
+    rows = np.zeros(len(origins), dtype=np.int64)
+    prior, prior_var = prior_of(state, slot)
+    reference = Reference(state.level[place], state.level_var[place])
+    if state.cross is not None:  # the filter takes its prior for the crowd until there is a final slot
+        is_final = np.isfinite(reference.level_var)
+        reference = Reference(
+            np.where(is_final, reference.level, prior), np.where(is_final, reference.level_var, prior_var)
+        )
+    variance = pair_var(rows, origins, table, reference, setting.observation, setting.model.one_step_var)
+    share = table.by_region[origins]
+    info_vec, info_mat = share * table.values(origins) / variance, share * share / variance
+    expected, expected_var = (table.totals(part[rows], origins) for part in (prior, prior_var))
+    if state.cross is not None:
+        common = common_with_deviations(state, slot, prior_var, np.maximum(reference.level, 1.0))[origins, 0]
+        expected_var = _less_common(expected_var, table.totals(common, origins), variance, table, origins)
+    return normalised_innovations(info_vec, info_mat, expected, expected_var)
+
+
+def _less_common(prior_var: Floats, common: Floats, variance: Floats, table: RecordTable, origins: Ints) -> Floats:
+    """Return the variances with which H^2 P + R is Var(n): P - 2 Cov(e, delta)/H, (M, d).
+
+    prior_var  (M, d) P
+    common     (M, d) Cov(e, delta), which is no larger than P and Var(delta) allow
+    variance   (M, d) R = Var(delta) + Var(noise)
+
+    A count is a whole number, so that Var(n) - Var(noise) is at least `ROUNDING`.
+    """
+    share, spread = table.by_region[origins], variance - table.var[origins][:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        most = np.sqrt(prior_var * spread)
+        left = prior_var - 2.0 * np.clip(common, -most, most) / share
+        return np.where(np.isfinite(prior_var), np.maximum(left, (ROUNDING - spread) / np.square(share)), np.inf)

@@ -21,6 +21,8 @@ from dpcrowd.filters.observation import ROUNDING
 from dpcrowd.filters.persistence import (
     PersistentRecords,
     are_partitioned,
+    consistent,
+    deviation_spread,
     fuse_persistent,
     ordered_sum,
     partitioned_information,
@@ -30,6 +32,7 @@ from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = [
+    "common_with_deviations",
     "deviations_cancel",
     "equivalent_sums",
     "fuse_deviations",
@@ -77,15 +80,10 @@ def fuse_deviations(
     prior      means and variances (N, d); those of receivers that are not active come back as they are
     reference  what the guard has compared the records with
     """
-    assert state.cross is not None and state.base_cross is not None
-    depth = len(state.cross)
-    before = state.cross[(slot - 1) % depth]
-    if slot in (0, int(state.last) - state.lag + 1):
-        before = state.base_cross
+    assert state.cross is not None
     rows = np.flatnonzero(active)
     mean, var = prior[0].copy(), prior[1].copy()
-    carried = before[:, rows] * (state.setting.model.carried(slot) * (1.0 - state.setting.turnover))
-    before_fusing = carried
+    before_fusing = carried = _carried(state, slot, rows)
     records = slot_records(state, slot, active, rows, prior, reference, engine)
     if records is not None:
         mean[rows], var[rows], carried = fuse_persistent(prior[0][rows], prior[1][rows], carried, records)
@@ -96,8 +94,30 @@ def fuse_deviations(
         with np.errstate(invalid="ignore"):
             kept = np.where(joined & np.isfinite(prior[1][rows]), alone[1] / prior[1][rows], 1.0)
         carried = np.where(joined, before_fusing * kept, carried)
-    state.cross[slot % depth][:, rows] = carried
+    state.cross[slot % len(state.cross)][:, rows] = carried
     return mean, var
+
+
+def common_with_deviations(state: RelayState, slot: int, prior_var: Floats, people: Floats) -> Floats:
+    """Return what errors have in common with the servers' deviations before the records of a slot, (m, N, d).
+
+    prior_var  (N, d) variances of the errors
+    people     (N, d) r, for the variance of the deviations
+    """
+    shares = _shares_by_run(state, slot)
+    run = np.arange(state.setting.servers) // (state.setting.servers // state.setting.runs)
+    spread = deviation_spread(shares.swapaxes(0, 1)[:, run], people, are_partitioned(shares)[run])
+    known_var = np.where(np.isfinite(prior_var), prior_var, 0.0)  # an error that is not there has nothing in common
+    return consistent(_carried(state, slot, np.arange(state.setting.servers)), spread, known_var)
+
+
+def _carried(state: RelayState, slot: int, rows: Ints) -> Floats:
+    """Return x of the slot before, for the receivers in `rows`, as far as crowd and users are still the same."""
+    assert state.cross is not None and state.base_cross is not None
+    before = state.cross[(slot - 1) % len(state.cross)]
+    if slot in (0, int(state.last) - state.lag + 1):
+        before = state.base_cross
+    return np.asarray(before[:, rows] * (state.setting.model.carried(slot) * (1.0 - state.setting.turnover)))
 
 
 def _joined(state: RelayState, slot: int, active: Bools, engine: Engine) -> Bools:

@@ -62,3 +62,24 @@ def test_sums_of_regions_are_marked_as_such() -> None:
         expected = [[False] * 3, [True, False, False], [True, False, False]][slot]
         assert server.innovations_of_sums.tolist() == [expected]
         assert np.isnan(server.innovations).tolist() == [[[True] * 3, [False, False, True], [False, True, True]][slot]]
+
+
+def test_the_sum_of_regions_of_a_server_whose_users_stay() -> None:
+    """A sum has in common with the prior what its regions have together; that of its lowest region alone is less."""
+    shares, q, noise_var = np.array([0.5, 0.4, 0.3]), np.array([30.0, 60.0, 20.0]), NETWORK.noise_var
+    network = replace(
+        NETWORK, shares=shares, model=ProcessModel.of(1.0, q), observation="binomial", turnover=0.1,
+        options={"groups": "auto"},
+    )  # fmt: skip
+    server, first, total = network.server(0), np.array([120.0, 80.0, 60.0]), 230.0
+    at, nano, hops = (np.array([one], dtype=np.int64) for one in (1, network.price, 1))
+    server.observe(0, None)
+    server.hear({9: RecordMessages.of(at, 0 * at, nano, hops, first[None], np.array([[0, 1, 2]]))})
+    server.observe(1, None)
+    server.hear({9: RecordMessages.of(at, at, nano, hops, np.array([[total, 0.0, 70.0]]), np.array([[0, 0, 2]]))})
+    spread = 0.4 * 0.6 * first / 0.4  # of the deviation, and of the first error e = (delta + noise)/H
+    prior_var, common = (spread + noise_var) / 0.4**2 + q, 0.9 * spread / 0.4
+    by_region = 0.4**2 * prior_var + spread - 2.0 * 0.4 * common
+    expected = [(total - 200.0) / np.sqrt(by_region[:2].sum() + noise_var), 10.0 / np.sqrt(by_region[2] + noise_var)]
+    np.testing.assert_allclose(server.innovations[0, [0, 2]], expected)
+    assert server.innovations_of_sums.tolist() == [[True, False, False]]

@@ -1,0 +1,77 @@
+"""The running calibration where errors of a server are related to what it compares itself with: users who stay, and
+shares that are learned. Fixed seeds; many regions, since what persists says the same in slot after slot."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpcrowd.arrays import Floats
+from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.calibration import Calibration, CalibrationWindow
+from dpcrowd.privacy import Guarantee
+from dpcrowd.privacy.seeded_noise import SeededNoise
+from dpcrowd.schemes.server import Server
+from dpcrowd.sim.data.people import draw_overlapping, draw_partition
+from dpcrowd.sim.data.shares import draw_composition
+from relay_support import Network, message_of
+
+PARTITION, OVERLAPPING = np.full(10, 0.1), np.linspace(0.05, 0.5, 10)
+REGIONS, BURN_IN, Q = 60, 30, 100.0
+
+
+def run(
+    shares: Floats,
+    heard: list[int],
+    turnover: float,
+    *,
+    claimed: float = Q,
+    late: int = 0,
+    slots: int = 160,
+    composition: float | None = None,
+    learn: bool = False,
+    share_width: float = 0.0,
+    seed: int = 4,
+) -> Calibration:
+    """Server 0 samples in every slot, and hears the records of some others.
+
+    claimed      what the model says of the variance by which the crowd changes, which is Q
+    late         slots after which a record arrives
+    composition  how far public shares are wrong; None: they are right
+    """
+    rng = np.random.default_rng(seed)
+    truth = np.rint(5000.0 + np.cumsum(rng.normal(0.0, np.sqrt(Q), (slots, REGIONS)), axis=0)).astype(int)
+    right = shares if composition is None else draw_composition(shares, composition, REGIONS, rng)
+    draw = draw_partition if shares.sum() == pytest.approx(1.0) else draw_overlapping
+    counts = draw(truth, right, turnover, rng)
+    network = Network(
+        shares, ProcessModel.of(1.0, np.full(REGIONS, claimed)), Guarantee.window(10, epsilon=20.0), samples=10,
+        phases=np.zeros(len(shares), int), observation="binomial", turnover=turnover, share_width=share_width,
+        learn=learn,
+    )  # fmt: skip
+    noise = SeededNoise([np.random.SeedSequence(seed)], servers=len(shares), regions=REGIONS, only=0)
+    options = {"number": 0, "share": float(shares[0]), "allow_simulated_noise": True}
+    server = Server(network.scheme(), network.setting(0), noise, **options)  # type: ignore[arg-type]
+    window = CalibrationWindow(REGIONS, length=slots)
+    parameter = 1.0 - np.exp(-2.0)  # of discrete Laplace noise at epsilon 2
+    drawn = rng.geometric(parameter, counts.shape) - rng.geometric(parameter, counts.shape)
+    for slot in range(slots):
+        server.observe(slot, counts[slot, 0])
+        of = slot - late
+        records = {(origin, of): (counts + drawn)[of, origin] for origin in heard if of >= 0}
+        server.hear({9: message_of(records, list(records), network.price)} if records else {})
+        if slot >= BURN_IN:
+            window.add(slot, server.innovations)
+    return window.summary()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", [0, 2])
+@pytest.mark.parametrize("heard", [[1], [1, 2, 3]], ids=str)
+@pytest.mark.parametrize("shares", [PARTITION, OVERLAPPING], ids=["partition", "overlapping"])
+def test_users_who_stay(shares: Floats, heard: list[int], late: int) -> None:
+    """The estimate rests on earlier records of the same server, with the same deviation, and its next record agrees
+    with it: taken for independent, innovations have a mean square of 0.4 to 0.8."""
+    found = run(shares, heard, 0.05, late=late)
+    assert found.total_mean_square == pytest.approx(1.0, abs=0.15)
+    assert 0.93 < found.total_coverage < 0.97
