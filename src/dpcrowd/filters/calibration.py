@@ -9,6 +9,9 @@ has mean square 1, and 95% of its values are within 1.96, if the variances are r
 dominates). With full matrices, n_k is divided by the square root of the k-th entry of the diagonal. All of it is
 public: priors come from noisy values that were paid for.
 
+That holds if the errors of measurement and prior are independent. `schemes.innovations` says what is in its place where
+they are not: users who stay, and shares that are learned.
+
 The sum of several regions is one measurement, with one innovation. It counts in the total and in none of its regions:
 nobody knows which of them it is about.
 
@@ -27,7 +30,16 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
 
-__all__ = ["BOUND", "ENOUGH", "LONGEST", "WINDOW", "Calibration", "CalibrationWindow", "normalised_innovations"]
+__all__ = [
+    "BOUND",
+    "ENOUGH",
+    "LONGEST",
+    "WINDOW",
+    "Calibration",
+    "CalibrationWindow",
+    "normalised",
+    "normalised_innovations",
+]
 
 BOUND = 1.96
 """Standard deviations that the interval of 95% reaches to either side."""
@@ -64,6 +76,12 @@ def normalised_innovations(info_vec: Floats, info_mat: Floats, prior: Floats, pr
             innovation = info_vec - np.einsum("mjk,...k->mj", info_mat, prior)
             full = info_mat + info_mat @ prior_var @ info_mat
             variance = np.einsum("mkk->mk", full)
+    return normalised(innovation, variance)
+
+
+def normalised(innovation: Floats, variance: Floats) -> Floats:
+    """Return innovations in units of their standard deviations; NaN where the variance is infinite or 0."""
+    with np.errstate(all="ignore"):
         values = innovation / np.sqrt(variance)
         usable = np.isfinite(variance) & (variance > 0.0) & ~np.isnan(values)
         return np.where(usable, np.clip(values, -_LARGEST, _LARGEST), np.nan)

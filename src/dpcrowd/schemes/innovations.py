@@ -9,7 +9,8 @@ A record z = H r + delta + noise has the innovation n = z - H m against the prio
 
 The last term is 0 if everybody is drawn anew in every slot. Where users stay, the error of a server that has heard the
 origin before is in part the origin's own deviation, and its next record confirms it: the filter knows how much
-(`filters.persistence`). Without this term intervals would look wider than they are.
+(`filters.persistence`). Where shares are learned, the error of H is not independent of e, either: then the joint filter
+says what it had expected (`filters.share_innovations`). Without these terms intervals would look wider than they are.
 
 Records say nothing of servers that were never heard: an error in what they count is in no innovation.
 """
@@ -19,15 +20,16 @@ from __future__ import annotations
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.filters.calibration import normalised_innovations
+from dpcrowd.filters.calibration import normalised, normalised_innovations
 from dpcrowd.filters.groups import leads
 from dpcrowd.filters.observation import ROUNDING
 from dpcrowd.filters.records import RecordTable, Reference, pair_var
+from dpcrowd.filters.share_innovations import share_innovations
 from dpcrowd.schemes.base import Plan
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.relay_deviations import common_with_deviations
 from dpcrowd.schemes.relay_filter import prior_of
-from dpcrowd.schemes.relay_shares import own_records
+from dpcrowd.schemes.relay_share_steps import expected_of_records
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["message_innovations", "record_innovations"]
@@ -66,7 +68,8 @@ def record_innovations(state: RelayState) -> tuple[Floats, Bools]:
         if not len(origins):
             continue
         table = state.table(slot)
-        each = _of_slot(state, slot, origins)
+        of_slot = _of_public_shares if state.learned is None else _of_learned_shares
+        each = of_slot(state, slot, origins)
         joint = np.zeros(each.shape, dtype=np.bool_)
         if table.groups is not None:  # the sum of a group is one measurement
             groups = table.groups[origins]
@@ -78,11 +81,9 @@ def record_innovations(state: RelayState) -> tuple[Floats, Bools]:
     return np.concatenate(values), np.concatenate(of_sums)
 
 
-def _of_slot(state: RelayState, slot: int, origins: Ints) -> Floats:
-    """Return the innovations (M, d) of the records of a slot."""
+def _of_public_shares(state: RelayState, slot: int, origins: Ints) -> Floats:
+    """Return the innovations (M, d) of the records of a slot, with public shares."""
     place, table, setting = slot % state.lag, state.table(slot), state.setting
-    if state.learned is not None:
-        table = own_records(state, slot, "numpy", np.ones(1, dtype=np.bool_))[1]
     rows = np.zeros(len(origins), dtype=np.int64)
     prior, prior_var = prior_of(state, slot)
     reference = Reference(state.level[place], state.level_var[place])
@@ -115,3 +116,14 @@ def _less_common(prior_var: Floats, common: Floats, variance: Floats, table: Rec
         most = np.sqrt(prior_var * spread)
         left = prior_var - 2.0 * np.clip(common, -most, most) / share
         return np.where(np.isfinite(prior_var), np.maximum(left, (ROUNDING - spread) / np.square(share)), np.inf)
+
+
+def _of_learned_shares(state: RelayState, slot: int, origins: Ints) -> Floats:
+    """Return the innovations (M, d) of the records of a slot against what the joint filter had expected of them."""
+    assert state.learned is not None
+    prior = prior_of(state, slot)
+    known, expected, held = expected_of_records(state, slot, prior)
+    public = state.learned.learner.public[state.learned.learner.members[0]]
+    innovation, variance = share_innovations(known, expected, public, state.setting.share_width)
+    which = np.searchsorted(held, origins)
+    return normalised(innovation.T[which], np.where(np.isfinite(prior[1][0]), variance.T[which], np.inf))

@@ -6,19 +6,30 @@ bits: it is computed once.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.filters.records import held_pairs
-from dpcrowd.filters.share_learning import former_filter, move_filter
-from dpcrowd.filters.share_state import CrowdStep, ShareCovariance, ShareFilter, SlotRecords
+from dpcrowd.filters.share_learning import expected_records, former_filter, move_filter, prepare_slot
+from dpcrowd.filters.share_state import CrowdStep, ExpectedRecords, ShareCovariance, ShareFilter, SlotRecords
 from dpcrowd.filters.share_widths import anchored, learned_shares, product_moments
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.relay_state import LearnedShares, MovedFilter, RelayState
 
-__all__ = ["base_filters", "bits_of", "filters_before", "held_records", "moved_filter", "records_of", "step_of"]
+__all__ = [
+    "base_filters",
+    "bits_of",
+    "expected_of_records",
+    "filters_before",
+    "held_records",
+    "moved_filter",
+    "records_of",
+    "step_of",
+]
 
 
 def base_filters(learned: LearnedShares) -> list[ShareFilter]:
@@ -137,3 +148,30 @@ def held_records(state: RelayState, slot: int, engine: Engine, active: Bools) ->
     receivers, origins = held_pairs(holdings.indptr, holdings.indices, state.table(slot))
     held[receivers, origins % state.servers] = True
     return held & active[:, None]
+
+
+def expected_of_records(
+    state: RelayState, slot: int, prior: tuple[Floats, Floats]
+) -> tuple[ShareFilter, ExpectedRecords, Ints]:
+    """Return what a server on its own expects of the records of a slot, as if it did not have them yet.
+
+    prior  means and variances (1, d) by records of earlier slots; where they are unknown, the result means nothing
+
+    Returns the filter before the records, what it expects of them, and the servers that have made them, in order.
+    Neither what the records claim of the crowd nor how surprising they are makes it wider, and no record counts less.
+    """
+    learned, place, setting = state.learned, slot % state.lag, state.setting
+    assert learned is not None
+    filters, before = filters_before(state, slot)
+    origins: Ints = np.flatnonzero(held_records(state, slot, "numpy", np.ones(1, dtype=np.bool_))[0])
+    records = SlotRecords(origins, state.noisy[place][origins], state.var[place][origins])
+    step = replace(step_of(setting, 0, before, prior, (slot - 1, slot)), claimed=False)
+    known, public = filters[0], learned.learner.public[learned.learner.members[0]]
+    believed, width = learned.shares[place][:, 0], setting.share_width
+    if known.begun:
+        anchor = state.bank is not None and setting.model.course is not None
+        ready = moved_filter(known, public, believed, width, step, anchor=anchor)
+    else:
+        ready = MovedFilter(move_filter(known, public, believed, step, records), believed)
+    prepared = prepare_slot(ready.known, known, public, ready.shares, width, step, records, ready.products)
+    return prepared.known, expected_records(prepared, public, records), origins

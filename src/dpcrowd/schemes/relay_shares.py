@@ -4,8 +4,8 @@ One joint filter per region follows the crowd, the shares and the deviations ove
 the release is its crowd. When records arrive late, it runs again from the slot of the oldest one. Receivers that have
 had the same records share one filter: where records travel to all servers within a slot that is one per run.
 
-What is learned up to slot s - L, which accepts no more records, is what guard, scores and innovations compare records
-of slot s with. So everything is still a function of the set of records.
+What is learned up to slot s - L, which accepts no more records, is what guard and scores compare records of slot s
+with; innovations are those of the joint filter. So everything is still a function of the set of records.
 """
 
 from __future__ import annotations

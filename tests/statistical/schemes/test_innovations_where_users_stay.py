@@ -75,3 +75,21 @@ def test_users_who_stay(shares: Floats, heard: list[int], late: int) -> None:
     found = run(shares, heard, 0.05, late=late)
     assert found.total_mean_square == pytest.approx(1.0, abs=0.15)
     assert 0.93 < found.total_coverage < 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("heard", [[1, 2, 3], [1, 2, 3, 4, 5, 6]], ids=str)
+@pytest.mark.parametrize("composition", [None, 5.0], ids=["right shares", "composition 5"])
+def test_learned_shares(composition: float | None, heard: list[int]) -> None:
+    """Share and crowd are known together better than each by itself: if the errors of both are taken for independent,
+    innovations have a mean square of 0.1 to 0.8, and no alert would fire."""
+    found = run(PARTITION, heard, 0.05, composition=composition, share_width=0.1, slots=100)
+    assert found.total_mean_square == pytest.approx(1.0, abs=0.15)
+    assert 0.93 < found.total_coverage < 0.97
+
+
+@pytest.mark.slow
+def test_late_records_and_learned_shares() -> None:
+    """A late record is compared with what was expected of its own slot, by the filter of the slot before it."""
+    found = run(PARTITION, [1, 2, 3], 0.05, composition=5.0, share_width=0.1, slots=100, late=2)
+    assert found.total_mean_square == pytest.approx(1.0, abs=0.15)

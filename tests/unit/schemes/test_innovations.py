@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.records import RecordMessages
 from relay_support import Network, message_of
+from schemes_support import bits, course_model
 
 NETWORK = Network(
     np.array([0.5, 0.25, 0.25]),
@@ -83,3 +85,40 @@ def test_the_sum_of_regions_of_a_server_whose_users_stay() -> None:
     expected = [(total - 200.0) / np.sqrt(by_region[:2].sum() + noise_var), 10.0 / np.sqrt(by_region[2] + noise_var)]
     np.testing.assert_allclose(server.innovations[0, [0, 2]], expected)
     assert server.innovations_of_sums.tolist() == [[True, False, False]]
+
+
+LEARNING = replace(NETWORK, observation="binomial", turnover=0.1, share_width=0.1)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_learned_shares_and_an_expected_course(learn: bool) -> None:
+    """The first record says what there is, and nothing was expected of it; unless a model has a course."""
+    record = {(1, 0): np.array([25.0, 50.0])}
+    for model, is_known in ((NETWORK.model, False), (course_model(2), True)):
+        server = replace(LEARNING, model=model, learn=learn).server(0)
+        server.observe(0, None)
+        server.hear({9: message_of(record, [(1, 0)], LEARNING.price)})
+        assert np.isfinite(server.innovations).tolist() == [[is_known] * 2]
+
+
+def test_a_restored_server_compares_late_records_with_learned_shares() -> None:
+    """The filters of the last slots are not part of a saved state, and have to run again before anything is compared.
+
+    A record that is far off counts less in the filter, but it is compared as it is: else no alert would ever see it.
+    """
+    rng = np.random.default_rng(3)
+    keys = [(origin, slot) for slot in range(12) for origin in (1, 2)]
+    records = {key: rng.integers(90, 110, 2).astype(float) for key in keys}
+    records[2, 9] = np.array([5000.0, 100.0])
+    server, restored = LEARNING.server(0), LEARNING.server(0)
+    for slot in range(12):
+        server.observe(slot, None)
+        arriving = [key for key in keys if key[1] + (2 if key[0] == 2 else 0) == slot]
+        message = {9: message_of(records, arriving, LEARNING.price)}
+        restored.restore(server.save())
+        server.hear(message)
+        restored.hear(message)
+        assert bits(restored.innovations) == bits(server.innovations)
+        assert len(server.innovations) == len(arriving)
+    assert server.innovations[0, 0] > 10.0, "the late record of slot 9 comes first"
+    assert abs(server.innovations[0, 1]) < 3.0
