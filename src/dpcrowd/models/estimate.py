@@ -32,7 +32,7 @@ from dpcrowd.models.correlation import mean_correlation
 from dpcrowd.models.model import LEAST_VAR, Scores, VarianceKind, deviation_scale, expected_people, row_variances
 from dpcrowd.models.profiles import Profile, ProfileSeries, estimate_profile
 from dpcrowd.models.season import SeasonKind, SeasonTiming, SlotTimes, possible_seasons, seasons_seen, timing
-from dpcrowd.models.weak import CELLS, START, EarlierModel, common_weights, settled_var
+from dpcrowd.models.weak import CELLS, START, EarlierModel, chance_var, common_weights, settled_var
 
 __all__ = ["LEAST_SCORED", "Estimate", "Fitted", "fit_series"]
 
@@ -349,29 +349,33 @@ def _most_likely(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, 
     """
     a = CELLS[:, :1]
     level = np.mean([np.maximum(block.level, LEAST_VAR) for block in blocks], axis=0)
-    settled = settled_var(level) * (level if kind == "fixed" else 1.0)
+    people = level if kind == "fixed" else np.ones_like(level)
+    settled, chance_part = settled_var(level) * people, chance_var() * people
+    lasting = settled - chance_part
     likelihood = np.zeros(settled.shape)
     for block in blocks:
         weight, present = _weights(expected_people(block.expected, block.level), kind), block.series.present
         residual = np.where(present, block.series.value - block.expected, 0.0)
-        mean, var = np.zeros(settled.shape), settled * weight[0]
+        mean, var = np.zeros(settled.shape), lasting * weight[0]
         for slot in range(len(residual)):
             if slot:
-                mean, var = a * mean, a * a * var + settled * ((1.0 - a * a) * weight[slot])
+                mean, var = a * mean, a * a * var + lasting * ((1.0 - a * a) * weight[slot])
             if not present[slot].any():
                 continue
-            spread = np.where(present[slot], var + block.series.noise_var[slot], 1.0)
+            new = chance_part * weight[slot] + block.series.noise_var[slot]
+            spread = np.where(present[slot], var + new, 1.0)
             error = residual[slot] - mean
             likelihood += np.where(present[slot], -0.5 * (np.log(spread) + error * error / spread), 0.0)
             gain = np.where(present[slot], var / spread, 0.0)
             mean, var = mean + gain * error, (1.0 - gain) * var
     likelihood *= _OVERLAP
+    both = a * (lasting / settled)  # a of the AR(1) with the same correlation of two slots
     if blocks[0].earlier is not None:
-        likelihood += blocks[0].earlier.log_prior(settled * (1.0 if kind == "fixed" else level))
+        likelihood += blocks[0].earlier.log_prior(settled * (1.0 if kind == "fixed" else level), both)
     chance = common_weights(likelihood, START)
-    transition = (chance * a).sum(axis=0)
+    transition = (chance * both).sum(axis=0)
     # What one slot adds is known better than what many add up to: the farther a is from 1, the less it depends on a.
-    return transition, np.exp((chance * np.log(settled * (1.0 - a * a))).sum(axis=0))
+    return transition, np.exp((chance * np.log(settled * (1.0 - both * both))).sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,11 @@ their grid is one of logarithms. A variance is split in two since a crowd of ind
 count, and a crowd that comes and goes together one in proportion to the square of its level: what large regions show of
 c says the right thing about small ones, where it hardly matters. Variances below a Poisson count's are parts of it.
 
+The first part may be chance that is new in every slot, or last like the second: people who stay have the variance of a
+Poisson count as well. Where it is chance while the second drifts slowly, one AR(1) through both would be either too
+calm or too short. So both are on the grid, and what is chosen is the AR(1) with the same variance and the same
+correlation of two slots, as it is found in counts.
+
 If the filters had an earlier model, its levels, a and variances are where regions start from (`EarlierModel`).
 """
 
@@ -26,7 +31,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.models.model import LEAST_VAR
 from dpcrowd.models.season import SeasonKind
 
-__all__ = ["CELLS", "START", "EarlierModel", "common_weights", "settled_var", "shrunk_levels"]
+__all__ = ["CELLS", "START", "EarlierModel", "chance_var", "common_weights", "settled_var", "shrunk_levels"]
 
 _LEAST = 0.01  # people: a level below it is that of an empty region
 _RATIO = 1.1  # of two levels of the grid
@@ -40,9 +45,11 @@ _PARTS = 2.0 ** np.arange(-12, 0)  # of a Poisson count's variance
 _RELATIVE = np.concatenate([[0.0], 2.0 ** np.arange(-20, 3)])  # c^2
 
 CELLS = np.array(
-    [(a, part, 0.0) for part in _PARTS for a in _GRID_A] + [(a, 1.0, c) for c in _RELATIVE for a in _GRID_A]
+    [(a, part, 0.0, 0.0) for part in _PARTS for a in _GRID_A]
+    + [(a, 1.0, c, 0.0) for c in _RELATIVE for a in _GRID_A]
+    + [(a, 1.0, c, 1.0) for c in _RELATIVE[1:] for a in _GRID_A[1:]]
 )
-"""(cells, 3): a, part of the level and c^2 of every cell of the grid of deviations."""
+"""(cells, 4): a, part of the level, c^2, and whether the first part is new in every slot, of the grid of deviations."""
 
 
 START = np.sqrt(np.maximum(CELLS[:, 2], _RELATIVE[1]))
@@ -67,16 +74,21 @@ class EarlierModel:
     settled: Floats
     shape: Floats | None = None
 
-    def log_prior(self, settled: Floats) -> Floats:
-        """Return how much it speaks for cells with these variances of deviations, (cells, d) each, as logarithms."""
+    def log_prior(self, settled: Floats, transition: Floats) -> Floats:
+        """Return how much it speaks for cells with these variances of deviations and a, (cells, d), as logarithms."""
         away = np.log(settled / np.maximum(self.settled, LEAST_VAR)) / _FACTOR
-        prior = -0.5 * (np.square(away) + np.square((CELLS[:, :1] - self.transition) / _STEP))
+        prior = -0.5 * (np.square(away) + np.square((transition - self.transition) / _STEP))
         return np.where(np.isfinite(prior), prior, 0.0)
 
 
 def settled_var(level: Floats) -> Floats:
     """Return the variance of deviations in every cell, per person of the levels (d,): (cells, d)."""
     return np.asarray(CELLS[:, 1:2] + CELLS[:, 2:3] * level)
+
+
+def chance_var() -> Floats:
+    """Return the part of it that is new in every slot, per person, (cells, 1)."""
+    return np.asarray(CELLS[:, 1:2] * CELLS[:, 3:4])
 
 
 def common_weights(likelihood: Floats, start: Floats | None = None) -> Floats:

@@ -174,3 +174,14 @@ def test_rare_absurd_values_still_do_not_count() -> None:
     counts = np.random.default_rng(5).poisson(30.0, (200, 1)).astype(np.float64)
     counts[[3, 70, 111, 190]] = 1e6
     assert fit_series(counts).estimate.profile.level[0] == pytest.approx(30.0, rel=0.1)
+
+
+def test_noisy_measurements_of_a_crowd_that_drifts_still_show_the_chance_of_a_slot() -> None:
+    """One AR(1) through drift and chance took half of the chance for nothing: intervals were too narrow afterwards."""
+    rng = np.random.default_rng(5)
+    levels = rng.lognormal(5.5, 0.6, 10)
+    crowd = rng.poisson(levels * np.exp(np.cumsum(rng.normal(0.0, 0.012, (160, 10)), axis=0)))
+    noise = np.square(0.1 * levels) * np.ones((160, 1))
+    fitted = fit_series(crowd + rng.normal(0.0, np.sqrt(noise)), noise, season="none").estimate
+    added = fitted.variance * (crowd.mean(axis=0) if fitted.kind == "proportional" else 1.0)
+    assert (added > 0.8 * crowd.mean(axis=0)).mean() > 0.7

@@ -56,7 +56,8 @@ def test_an_earlier_model_is_where_a_region_starts() -> None:
     """Cells far from it need evidence."""
     level = np.array([100.0, 100.0])
     settled = settled_var(level) * level
-    prior = EarlierModel("none", level, np.array([0.6, np.nan]), np.array([725.0, np.nan])).log_prior(settled)
+    earlier = EarlierModel("none", level, np.array([0.6, np.nan]), np.array([725.0, np.nan]))
+    prior = earlier.log_prior(settled, np.broadcast_to(CELLS[:, :1], settled.shape))
     assert not prior[:, 1].any(), "a new region starts from nothing"
     best = CELLS[int(prior[:, 0].argmax())]
     assert best[0] == 0.6
