@@ -273,12 +273,15 @@ def update_bank(
     grouped: Sequence[GroupedSums] = (),
     *,
     bounded: bool = False,
+    fresh: Floats | float = 1.0,
 ) -> Bank:
     """Return the posteriors after fusing summed information (N, d), with the weights that follow.
 
     grouped  sums of records that join regions, which are fused after it, one after the other; `bounded`: see `groups`
+    fresh    how much the evidence of info_vec counts, (N, d): later records may repeat a part of it
     """
     after, evidence, informed = _fuse(prior, info_vec, info_mat)
+    evidence = evidence * fresh
     for sums in grouped:
         after, more, measured = _fuse_groups(after, sums, bounded)
         evidence, informed = evidence + more, informed | measured

@@ -50,10 +50,12 @@ __all__ = [
     "consistent",
     "deviation_spread",
     "fuse_persistent",
+    "fused",
     "ordered_sum",
     "partitioned_information",
     "persistent_gain",
     "remainder",
+    "repeated_part",
 ]
 
 _SUM_TOLERANCE = 1e-6
@@ -143,9 +145,32 @@ def fuse_persistent(
 ) -> tuple[Floats, Floats, Floats]:
     """Return posterior mean and variance (n, d), and x (m, n, d), from the priors of the slot and its records."""
     gain = persistent_gain(prior_var, cross, records)
+    return fused(prior, gain, records), gain.var, gain.cross
+
+
+def fused(prior: Floats, gain: PersistentGain, records: PersistentRecords) -> Floats:
+    """Return the posterior mean (n, d)."""
     innovation = records.noisy - records.shares[records.origins] * prior
     by_share, by_cross = ordered_sum(gain.by_share * innovation), ordered_sum(gain.by_cross * innovation)
-    return prior + gain.beta * by_share - gain.phi * by_cross, gain.var, gain.cross
+    return np.asarray(prior + gain.beta * by_share - gain.phi * by_cross)
+
+
+def repeated_part(prior_var: Floats, gain: PersistentGain, records: PersistentRecords, interval: float) -> Floats:
+    """Return which part of the variance of what a slot's records change comes from deviations that stay, (n, d).
+
+    Deviations are considered, and not estimated: while users stay, the next records of the same servers change the
+    estimate by the same again. In a partition, what one server has too much the others have too little: as far as they
+    are heard, too, that cancels. How large a part of the crowd is heard from one sample of a server to its next, in
+    `interval` slots, is taken from this slot.
+    """
+    share, weights = records.shares[records.origins], gain.weights
+    spread = deviation_spread(share, records.people, records.partition)
+    repeated = ordered_sum(np.square(weights) * spread)
+    heard = interval * ordered_sum(np.where(np.isfinite(records.noise_var), share, 0.0))
+    repeated = repeated * np.where(records.partition, np.maximum(1.0 - heard, 0.0), 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = repeated / (prior_var - gain.var)
+    return np.asarray(np.clip(np.nan_to_num(part, nan=0.0, posinf=1.0), 0.0, 1.0))
 
 
 def partitioned_information(records: PersistentRecords) -> tuple[Floats, Floats]:

@@ -23,9 +23,11 @@ from dpcrowd.filters.persistence import (
     are_partitioned,
     consistent,
     deviation_spread,
-    fuse_persistent,
+    fused,
     ordered_sum,
     partitioned_information,
+    persistent_gain,
+    repeated_part,
 )
 from dpcrowd.filters.records import Reference, held_pairs
 from dpcrowd.kernels.engine import Engine
@@ -41,6 +43,10 @@ __all__ = [
     "partition_sums",
     "slot_records",
 ]
+
+
+_LEAST_VAR = 1e-9
+"""In people squared: a server that alone sees everybody may be certain, but no information is infinite."""
 
 
 def deviations_cancel(state: RelayState, slot: int) -> bool:
@@ -74,19 +80,24 @@ def partition_sums(
 
 def fuse_deviations(
     state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], reference: Reference, engine: Engine
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """Return means and variances (N, d) after a slot's records, and remember the deviations of those in `active`.
+
+    The third is which part of what these records change the next ones of the same servers would repeat, (N, d).
 
     prior      means and variances (N, d); those of receivers that are not active come back as they are
     reference  what the guard has compared the records with
     """
     assert state.cross is not None
     rows = np.flatnonzero(active)
-    mean, var = prior[0].copy(), prior[1].copy()
+    mean, var, repeated = prior[0].copy(), prior[1].copy(), np.zeros_like(prior[0])
     before_fusing = carried = _carried(state, slot, rows)
     records = slot_records(state, slot, active, rows, prior, reference, engine)
     if records is not None:
-        mean[rows], var[rows], carried = fuse_persistent(prior[0][rows], prior[1][rows], carried, records)
+        gain = persistent_gain(prior[1][rows], carried, records)
+        mean[rows], var[rows], carried = fused(prior[0][rows], gain, records), gain.var, gain.cross
+        if state.bank is not None:
+            repeated[rows] = repeated_part(prior[1][rows], gain, records, state.interval)
     if state.table(slot).groups is not None:
         joined = _joined(state, slot, active, engine)[rows]
         alone = _without_deviations(state, slot, rows, prior)
@@ -94,8 +105,9 @@ def fuse_deviations(
         with np.errstate(invalid="ignore"):
             kept = np.where(joined & np.isfinite(prior[1][rows]), alone[1] / prior[1][rows], 1.0)
         carried = np.where(joined, before_fusing * kept, carried)
+        repeated[rows] = np.where(joined, 0.0, repeated[rows])
     state.cross[slot % len(state.cross)][:, rows] = carried
-    return mean, var
+    return mean, var, repeated
 
 
 def common_with_deviations(state: RelayState, slot: int, prior_var: Floats, people: Floats) -> Floats:
@@ -106,7 +118,7 @@ def common_with_deviations(state: RelayState, slot: int, prior_var: Floats, peop
     """
     shares = _shares_by_run(state, slot)
     run = np.arange(state.setting.servers) // (state.setting.servers // state.setting.runs)
-    spread = deviation_spread(shares.swapaxes(0, 1)[:, run], people, are_partitioned(shares)[run])
+    spread = deviation_spread(shares.swapaxes(0, 1)[:, run], people, _partition(state, slot)[run])
     known_var = np.where(np.isfinite(prior_var), prior_var, 0.0)  # an error that is not there has nothing in common
     return consistent(_carried(state, slot, np.arange(state.setting.servers)), spread, known_var)
 
@@ -146,7 +158,7 @@ def equivalent_sums(prior: tuple[Floats, Floats], posterior: tuple[Floats, Float
     """Return y and Y of the one measurement that leads from a prior to a posterior, (N, d) each."""
     (mean, var), (after, after_var) = prior, posterior
     with np.errstate(divide="ignore", invalid="ignore"):
-        known = 1.0 / after_var
+        known = 1.0 / np.maximum(after_var, _LEAST_VAR)
         info = np.maximum(known - 1.0 / var, 0.0)
         y = np.where(info > 0.0, (after - mean) * known + info * mean, 0.0)
     return y, info

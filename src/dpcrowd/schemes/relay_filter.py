@@ -180,7 +180,7 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     if state.cross is not None or state.learned is not None:
         reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
         doubted = prior_var * _doubt(state, place)[:, None]
-        _put(state, place, active, *_fuse(state, slot, active, (prior, doubted), reference, engine))
+        _put(state, place, active, *_fuse(state, slot, active, (prior, doubted), reference, engine)[:2])
         return
     if not matrix and deviations_cancel(state, slot):
         reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
@@ -231,16 +231,18 @@ def _filter_bank(
     doubt = _doubt(state, place)[:, None]
     if state.learned is not None:
         prior_var = crowd_variance(state, slot, active, (prior, prior_var), priors, engine)
+    fresh: Floats | float = 1.0
     if state.cross is not None or state.learned is not None:
         doubted = prior, prior_var * doubt
-        sums = equivalent_sums(doubted, _fuse(state, slot, active, doubted, reference, engine))
+        mean, var, repeated = _fuse(state, slot, active, doubted, reference, engine)
+        sums, fresh = equivalent_sums(doubted, (mean, var)), _fresh_evidence(state, repeated)
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
     elif deviations_cancel(state, slot):
         sums = partition_sums(state, slot, active, (prior, prior_var * doubt), reference, engine)
         state.y[place], state.info[place] = sums
     priors.var *= doubt
     y, info, grouped = _apart(state.y[place], state.info[place], by_groups)
-    after = update_bank(priors, y, info, beliefs, grouped, bounded=model.course is None)
+    after = update_bank(priors, y, info, beliefs, grouped, bounded=model.course is None, fresh=fresh)
     state.bank.put(place, after, active)  # of the others, no sums over groups are kept: their posteriors stay
     state.mean[place], state.mean_var[place] = combined(state.bank.at(place), beliefs)
     state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
@@ -261,11 +263,27 @@ def _apart(y: Floats, info: Floats, by_groups: list[GroupedSums]) -> tuple[Float
 
 def _fuse(
     state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], reference: Reference, engine: Engine
-) -> tuple[Floats, Floats]:
-    """Return means and variances after the records of a slot, where servers deviate from their shares for long."""
+) -> tuple[Floats, Floats, Floats]:
+    """Return means and variances after the records of a slot, where servers deviate from their shares for long.
+
+    The third is which part of it the next records would repeat; none where shares are learned: all servers are heard.
+    """
     if state.learned is not None:
-        return fuse_learned(state, slot, active, prior, _doubt(state, slot % state.lag), engine)
+        learned = fuse_learned(state, slot, active, prior, _doubt(state, slot % state.lag), engine)
+        return *learned, np.zeros(())
     return fuse_deviations(state, slot, active, prior, reference, engine)
+
+
+def _fresh_evidence(state: RelayState, repeated: Floats) -> Floats:
+    """Return how much the evidence of records counts, of which the next ones of their servers repeat a part.
+
+    Records of one server have the correlations f s, f s^2, f s^3 ... with f the part that is repeated while users stay,
+    and s the part of the users who stay from one of its records to the next. So each says as much of a belief as
+    1/(1 + 2 f s/(1 - s)) of an independent one. Otherwise a server that has by chance a few users more than its share
+    would prove that the level has moved, again with every record.
+    """
+    stays = (1.0 - state.setting.turnover) ** state.interval
+    return np.asarray((1.0 - stays) / (1.0 - stays + 2.0 * stays * repeated))
 
 
 def _doubt(state: RelayState, place: int) -> Floats:
@@ -385,11 +403,10 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
 
 def _persistence(state: RelayState) -> float:
     """Return how much of a server's deviation from its share stays in what is remembered of it (`filters.origins`)."""
-    setting, guarantee = state.setting, state.setting.need_guarantee()
+    setting = state.setting
     if setting.observation != "binomial":
         return 0.0
-    samples = max(guarantee.total // int(state.amount[0, 0]), 1)
-    return persistence_of(setting.turnover, guarantee.length / samples)
+    return persistence_of(setting.turnover, state.interval)
 
 
 def expected_level(state: RelayState, slot: int) -> tuple[Floats, Floats]:

@@ -193,6 +193,12 @@ class RelayState:
     learned: LearnedShares | None = None
 
     @property
+    def interval(self) -> float:
+        """How many slots pass from one sample of a server to its next."""
+        guarantee = self.setting.need_guarantee()
+        return guarantee.length / max(guarantee.total // int(self.amount[0, 0]), 1)
+
+    @property
     def beliefs(self) -> Beliefs:
         """What the filters of the banks believe."""
         return beliefs_of(self.setting.model)

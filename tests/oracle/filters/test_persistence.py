@@ -7,7 +7,14 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.persistence import PersistentRecords, are_partitioned, fuse_persistent, partitioned_information
+from dpcrowd.filters.persistence import (
+    PersistentRecords,
+    are_partitioned,
+    fuse_persistent,
+    partitioned_information,
+    persistent_gain,
+    repeated_part,
+)
 
 SERVERS, PEOPLE = 5, 300.0
 NOISE = np.array([8.0, 3.0, 20.0, 5.0, 11.0])
@@ -125,3 +132,23 @@ def test_shares_with_six_decimals_are_a_partition() -> None:
     """Thirty equal parts, rounded down, sum to 0.99999: a plan would write a network that loses what it has planned."""
     assert are_partitioned(np.full((30, 1), 0.033333)).all()
     assert not are_partitioned(np.full((30, 1), 0.0332)).any()
+
+
+@pytest.mark.parametrize("partition", [True, False], ids=["partition", "overlapping"])
+def test_the_part_that_the_next_records_repeat(partition: bool) -> None:
+    """Filters that learn would take a deviation that stays for a level that has moved, again with every record."""
+    shares = np.array([0.3, 0.25, 0.2, 0.15, 0.1]) if partition else np.array([0.9, 0.5, 0.3, 0.2, 0.05])
+    origins, var, cross = [1, 3], np.full((1, 1), 40.0), np.zeros((SERVERS, 1, 1))
+    records = records_of(origins, np.zeros(2), shares, partition)
+    gain = persistent_gain(var, cross, records)
+    weights = gain.weights[:, 0, 0]
+    own = np.diag(covariance_of(shares, partition))[origins] if not partition else PEOPLE * shares[origins]
+    innovation_cov = covariance_of(shares, partition)[np.ix_(origins, origins)] + np.diag(NOISE[origins])
+    innovation_cov += 40.0 * np.outer(shares[origins], shares[origins])
+    expected = (np.square(weights) * own).sum() / (weights @ innovation_cov @ weights)
+    heard = 1.5 * shares[origins].sum()
+    expected *= 1.0 - heard if partition else 1.0
+    assert_allclose(repeated_part(var, gain, records, 1.5)[0, 0], expected, rtol=1e-9)
+    assert 0.1 < expected < 1.0
+    if partition:  # everybody is heard until the next record of a server: deviations cancel
+        assert repeated_part(var, gain, records, 2.5)[0, 0] == 0.0

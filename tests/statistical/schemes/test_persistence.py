@@ -7,6 +7,7 @@ deviations and not the noise decide. Filters that take deviations for fresh cove
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from dpcrowd.filters.origins import SUSPECT, OriginScores
 from dpcrowd.sim.data import DataSet
 from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.fit import fit
 from dpcrowd.sim.simulate import simulate
 
 HEARD: dict[str, dict[str, Any]] = {
@@ -81,3 +83,38 @@ def test_honest_servers_whose_users_stay_are_not_suspected(shares: str, monkeypa
     )  # fmt: skip
     assert len(suspected) > 100
     assert np.mean(suspected) < 0.01
+
+
+@pytest.mark.slow
+def test_deviations_that_stay_are_no_level_that_has_moved(tmp_path: Path) -> None:
+    """A server of a ring hears 3 of 20: filters that learn had 1.75 times the error of those that do not, and more than
+    the model alone.
+    """
+    rng = np.random.default_rng(3)
+    level, deviation, crowd = rng.uniform(500.0, 6000.0, 20), np.zeros(20), []
+    for _ in range(300):
+        deviation = 0.9 * deviation + 0.02 * np.sqrt(1.0 - 0.81) * rng.normal(size=20)
+        crowd.append(level * (1.0 + deviation))
+    counts = np.rint(crowd).astype(int)
+    fit(counts, source="drawn", span="0:0.5", out=tmp_path / "model.toml")
+    error = {
+        learn: simulate(
+            "relay",
+            counts,
+            servers=20,
+            graph="ring",
+            reach=1,
+            epsilon=1.0,
+            window=40,
+            samples=8,
+            shares="partition",
+            turnover=0.02,
+            burn_in=170,
+            runs=1,
+            jobs=1,
+            model=tmp_path / "model.toml",
+            learn=learn,
+        )["relay"].total_error[0]
+        for learn in (True, False)
+    }
+    assert error[True] < 1.25 * error[False]
