@@ -47,7 +47,17 @@ from dpcrowd.schemes.relay_shares import (
 from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 from dpcrowd.schemes.relay_surprise import crowd_variance
 
-__all__ = ["LIMIT", "OFF", "begin_slot", "diagonal", "end_slot", "expected_level", "prior_of", "skip_slots"]
+__all__ = [
+    "LIMIT",
+    "OFF",
+    "begin_slot",
+    "complete_filters",
+    "diagonal",
+    "end_slot",
+    "expected_level",
+    "prior_of",
+    "skip_slots",
+]
 
 
 LIMIT = 36.0
@@ -81,7 +91,7 @@ def end_slot(state: RelayState, slot: int, oldest: Ints, guard: bool, engine: En
     The guard's priors change with it, so a server sums all slots from its oldest change on again.
     """
     state.last = np.array(slot)
-    _complete_filters(state, int(oldest.min()), engine)
+    complete_filters(state, int(oldest.min()), engine)
     for one in range(int(oldest.min()), slot + 1):
         _filter(state, one, oldest <= one, guard, engine)
 
@@ -291,7 +301,7 @@ def _doubt(state: RelayState, place: int) -> Floats:
     return np.where(state.scale[place] > OFF, state.scale[place], 1.0)
 
 
-def _complete_filters(state: RelayState, until: int, engine: Engine) -> None:
+def complete_filters(state: RelayState, until: int, engine: Engine) -> None:
     """Run the filters of learned shares over slots before `until` again, if they are missing."""
     everybody = np.ones(state.setting.servers, dtype=np.bool_)
     for slot in missing_slots(state, until):
@@ -372,7 +382,7 @@ def _held_records(
 def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
     """Make slot - L final, of which no record is taken any more: the filter starts from its state."""
     place, setting = slot % state.lag, state.setting
-    _complete_filters(state, int(state.last) + 1, engine)
+    complete_filters(state, int(state.last) + 1, engine)
     keep_final_filters(state, slot)
     keep_shares(state, place)  # records of the slot that is final now are judged by all that is known of their shares
     if slot >= state.lag:

@@ -33,7 +33,7 @@ from dpcrowd.schemes.relay_share_steps import (
     records_of,
     step_of,
 )
-from dpcrowd.schemes.relay_state import LearnedShares, LearnedSlot, RelayState, ShareLearner
+from dpcrowd.schemes.relay_state import LearnedShares, LearnedSlot, RelayState, ShareLearner, slot_of_base
 
 __all__ = [
     "begin_learning",
@@ -122,21 +122,35 @@ def pass_many_slots(state: RelayState, slots: tuple[int, int], before: tuple[Flo
 
 
 def learned_back_in_time(state: RelayState, fresh: RelayState) -> None:
-    """Let a state after an earlier slot know what was learned until now."""
+    """Let a state after an earlier slot know what was learned until now; `complete_filters` was called.
+
+    Each slot has a filter of its own: with a season, what is known of the crowd differs from slot to slot.
+    """
     learned = state.learned
     if learned is None:
         return
-    latest = int(state.last) % state.lag
-    fresh.learned = learned
-    if (filters := learned.filters[latest]) is not None:
+    latest, last, lag = int(state.last), int(fresh.last), state.lag
+    if (filters := learned.filters[latest % lag]) is not None:
         _keep(learned, filters)
-    before = state.mean[latest], state.mean_var[latest]
-    moved = _without_records(state, before, (fresh.base, fresh.base_var), (int(state.last), -1), same_people=True)
-    _keep(learned, moved)
-    learned.forget_slots(state.lag)
-    learned.filters = [list(moved) for _ in range(state.lag)]
-    for place in range(state.lag):
+    before = state.mean[latest % lag], state.mean_var[latest % lag]
+
+    def moved(slot: int, after: tuple[Floats, Floats]) -> list[ShareFilter]:
+        return _without_records(state, before, after, (latest, slot), same_people=True)
+
+    by_slot = {slot: moved(slot, (fresh.mean[slot % lag], fresh.mean_var[slot % lag])) for slot in _recent(last, lag)}
+    base = moved(slot_of_base(last, lag), (fresh.base, fresh.base_var))
+    fresh.learned = learned
+    _keep(learned, base)
+    learned.forget_slots(lag)
+    for slot, one in by_slot.items():
+        learned.filters[slot % lag] = one
+    for place in range(lag):
         keep_shares(fresh, place)
+
+
+def _recent(last: int, lag: int) -> range:
+    """Return the last L slots; some of them may be before slot 0."""
+    return range(last - lag + 1, last + 1)
 
 
 def _without_records(

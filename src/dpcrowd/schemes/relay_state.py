@@ -36,6 +36,7 @@ __all__ = [
     "fill_from_course",
     "reset_banks",
     "servers_per_run",
+    "slot_of_base",
     "start_state",
     "with_fresh_schedule",
 ]
@@ -395,6 +396,11 @@ def with_fresh_schedule(state: RelayState, fresh: RelayState, first: int) -> Rel
     return fresh
 
 
+def slot_of_base(last: int, lag: int) -> int:
+    """Return the last slot that is final after slot `last`; -1: none is, and the base is what is known beforehand."""
+    return max(last - lag, -1)
+
+
 def back_in_time(state: RelayState, fresh: RelayState, last: int) -> RelayState:
     """Return the state after an earlier slot `last`, with the latest posterior: `fresh` is before the first slot.
 
@@ -408,13 +414,14 @@ def back_in_time(state: RelayState, fresh: RelayState, last: int) -> RelayState:
         for slot in range(last - state.lag + 1, last + 1):
             place, moved = slot % state.lag, moved_in_time(*posterior, model, int(state.last), slot)
             fresh.mean[place], fresh.mean_var[place] = moved
-    fresh.base, fresh.base_var = (part.copy() for part in moved_in_time(*posterior, model, int(state.last), -1))
+    before = slot_of_base(last, state.lag)
+    fresh.base, fresh.base_var = (part.copy() for part in moved_in_time(*posterior, model, int(state.last), before))
     reset_banks(fresh)
     if fresh.cross is not None and state.cross is not None:
         depth = len(fresh.cross)
         for slot in range(last - depth + 1, last + 1):
             fresh.cross[slot % depth] = state.cross[latest] * model.ratio(int(state.last), slot)
-        fresh.base_cross = state.cross[latest] * model.ratio(int(state.last), -1)
+        fresh.base_cross = state.cross[latest] * model.ratio(int(state.last), before)
     fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
     if state.scores is not None:
         fresh.scores = state.scores

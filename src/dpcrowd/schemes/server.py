@@ -47,6 +47,7 @@ from dpcrowd.schemes.record_estimates import RecordEstimates, record_estimates
 from dpcrowd.schemes.records import Mailbox, Obstacle, RecordMessages
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.relay_bounds import least_variance
+from dpcrowd.schemes.relay_filter import complete_filters
 from dpcrowd.schemes.relay_join import FinalisedState, can_be_joined, finalised_state, read_finalised
 from dpcrowd.schemes.relay_share_checks import check_learned
 from dpcrowd.schemes.relay_shares import learned_back_in_time
@@ -224,6 +225,7 @@ class Server:
         fresh = self._run.start()
         if isinstance(self._state, RelayState):
             state = self._state
+            complete_filters(state, int(state.last) + 1, "numpy")
             self._state = back_in_time(state, fresh, last)
             learned_back_in_time(state, self._state)
         else:
