@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.filters.groups import leads
 from dpcrowd.filters.records import RecordTable, Reference, pair_var
 from dpcrowd.schemes.relay_shares import own_records
 from dpcrowd.schemes.relay_state import RelayState
@@ -51,6 +52,7 @@ def record_estimates(state: RelayState) -> RecordEstimates:
     origins, slots = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     values, variances = [np.zeros((0, setting.regions))], [np.zeros((0, setting.regions))]
     alone = [np.zeros((0, setting.regions), dtype=np.bool_)]
+    of_total = [np.zeros((0, setting.regions))]  # a group is one measurement, which is at its lowest region
     by_region = state.learned is not None or state.shares.ndim > 2
     shares, everybody = [np.zeros((0, setting.regions if by_region else 1))], np.ones(1, dtype=np.bool_)
     for slot in range(max(int(state.last) - state.lag + 1, 0), int(state.last) + 1):
@@ -69,6 +71,7 @@ def record_estimates(state: RelayState) -> RecordEstimates:
         values.append(table.noisy[fresh] / share)
         variances.append(variance / (share * share))
         alone.append(_alone(table, fresh))
+        of_total.append(variances[-1] if table.groups is None else variances[-1] * leads(table.groups[fresh]))
         shares.append(share)
     value, variance, by_itself = np.concatenate(values), np.concatenate(variances), np.concatenate(alone)
     return RecordEstimates(
@@ -77,7 +80,7 @@ def record_estimates(state: RelayState) -> RecordEstimates:
         value=np.where(by_itself, value, np.nan),
         variance=np.where(by_itself, variance, np.nan),
         total=value.sum(axis=1),
-        total_variance=variance.sum(axis=1),
+        total_variance=np.concatenate(of_total).sum(axis=1),
         share=np.concatenate(shares),
         learned=state.learned is not None,
     )

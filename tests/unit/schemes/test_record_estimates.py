@@ -10,6 +10,7 @@ from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.records import RecordTable
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.record_estimates import _alone
+from dpcrowd.schemes.records import RecordMessages
 from relay_support import Network, message_of
 
 SHARE = 0.25
@@ -82,6 +83,29 @@ def test_a_record_is_divided_by_the_share_that_the_filter_has_learned() -> None:
     np.testing.assert_allclose(shown.value, np.tile(release.estimate, (2, 1)), rtol=0.1)
     by_public = true[1:, None] * crowd / public[1:, None]
     assert np.abs(by_public / release.estimate - 1).min() > 0.4
+
+
+def test_the_total_of_a_record_of_groups_has_the_variance_of_its_draws() -> None:
+    """Counted once per member, ten regions in one group had a total with ten times its variance."""
+    regions, crowd = 10, 160.0
+    network = replace(
+        NETWORK,
+        model=ProcessModel.of(1.0, np.full(regions, 30.0)),
+        options={"groups": "auto"},
+        observation="binomial",
+    )
+    server = network.server(0)
+    server.observe(0, [5] * regions)
+    noisy, groups = np.zeros((2, regions)), np.zeros((2, regions), dtype=np.int64)
+    noisy[:, 0], noisy[1, 7], groups[1, 7:] = SHARE * crowd, SHARE * crowd, 7
+    one = np.ones(2, dtype=np.int64)
+    records = RecordMessages.of(np.array([1, 2]), 0 * one, network.price * one, one, noisy, groups)
+    server.hear({9: records})
+    shown = server.record_estimates()
+    assert np.isnan(shown.value).all()
+    np.testing.assert_allclose(shown.total, [crowd, 2.0 * crowd])
+    spread = SHARE * (1 - SHARE) * crowd
+    np.testing.assert_allclose(shown.total_variance, np.array([1, 2]) * (network.noise_var + spread) / SHARE**2)
 
 
 def test_regions_that_share_a_draw_are_known_together_only() -> None:
