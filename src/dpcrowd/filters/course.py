@@ -32,6 +32,7 @@ from dpcrowd.errors import BadInput
 __all__ = ["Course", "UnknownSeason", "same_course"]
 
 _FEW_PEOPLE = 10.0
+_LEAST_VAR = 1e-9
 _NEGLIGIBLE = 1e-18  # a part of the variance below this is beyond what rounding leaves
 _MOST_SETTLED = 1024  # variances that are kept
 _MOST_SLOTS = 10_000  # of a season that are looked at: more than a year of hours
@@ -67,7 +68,8 @@ class Course:
     """What is expected of every slot.
 
     profile   (rows, d) mu by row of the season; one row: a constant level
-    variance  (rows, d) q by row
+    variance  (rows, d) q by row. One below 1e-9 counts as that: a filter that is certain of a slot could learn nothing
+              about it, and others could not compare themselves with it
     scale     (rows, d) s by row, each > 0; None: deviations are carried over as they are
     season, offset, step  ticks; see above
 
@@ -97,6 +99,8 @@ class Course:
             raise BadInput("the scale of a course must have the shape of its profile, and finite numbers > 0.")
         if self.season < 1 or self.step < 0:
             raise BadInput(f"a season of {self.season} ticks in steps of {self.step}; allowed: from 1, and from 0.")
+        if (self.variance < _LEAST_VAR).any():
+            object.__setattr__(self, "variance", np.maximum(self.variance, _LEAST_VAR))
 
     def with_more_regions(self, number: int) -> Course:
         """Return the course of `number` more regions, each like the first one."""
@@ -177,7 +181,7 @@ class Course:
         """
         level, variance = self.profile.mean(axis=0), self.variance.mean(axis=0)
         square = np.square(np.maximum(level, max(float(level.mean()), _FEW_PEOPLE)))
-        return np.asarray(np.divide(square, variance, out=np.zeros_like(square), where=variance > 0.0))
+        return np.asarray(square / variance)
 
     @cached_property
     def unknown_season(self) -> UnknownSeason | None:

@@ -73,6 +73,16 @@ def test_a_scale_that_says_nothing_is_refused(scale: np.ndarray) -> None:
         replace(COURSE, scale=scale)
 
 
+def test_a_variance_of_zero_is_the_least_one() -> None:
+    """Filters divide by it: a region that is said never to deviate made all regions NaN where filters learn."""
+    course = Course(PROFILE, np.zeros_like(PROFILE), season=3, step=1)
+    assert (course.variance > 0.0).all()
+    assert course.settled_var(0, A).max() < 1e-6, "the model is still as good as certain"
+    beliefs = beliefs_of(ProcessModel.around(course, A))
+    assert np.isfinite(beliefs.factor).all()
+    assert Course(PROFILE, COURSE.variance).variance is COURSE.variance, "others are kept as they are"
+
+
 def test_all_beliefs_follow_the_scale() -> None:
     """A bank that skips slots must be where the same bank is slot by slot, and know its covariance with the next."""
     beliefs = beliefs_of(MODEL)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.filters import ProcessModel, predict
+from dpcrowd.filters import Course, ProcessModel, predict
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import Peers
 from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
+from relay_support import Network, message_of
 from schemes_support import account_for, course_model, make_setting, watched_noise
 from schemes_support_transfer import CASES, CHANGED, OLD, Live, counts_of, run, saved
 
@@ -154,6 +155,30 @@ def test_a_state_is_restored_under_its_own_model_only() -> None:
     with pytest.raises(BadInput, match="another server or setting"):
         other.restore(one.save())
     assert counts_of(0, "abc")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize("share_width", [0.0, 0.1])
+@pytest.mark.parametrize("certain", [1, REGIONS])
+def test_a_model_that_is_certain_of_regions_leaves_numbers(certain: int, share_width: float, learn: bool) -> None:
+    """With a variance of 0 in one region all regions were NaN, or a server with learned shares ended with an error."""
+    variance = np.full((2, REGIONS), 25.0)
+    variance[:, :certain] = 0.0
+    course = Course(np.outer([1.0, 0.5], [400.0, 90.0, 10.0]), variance, season=2, step=1)
+    network = Network(
+        np.array([0.5, 0.3, 0.2]), ProcessModel.around(course, 0.8), Guarantee.window(4, epsilon=8.0), samples=4,
+        phases=np.zeros(3, dtype=np.int64), observation="binomial", share_width=share_width, turnover=0.05, learn=learn,
+    )  # fmt: skip
+    one = network.server(0)
+    for slot in range(12):
+        crowd = 1.2 * course.mean(slot)
+        one.observe(slot, np.rint(0.5 * crowd).astype(int))
+        records = {(origin, slot): np.rint(network.shares[origin] * crowd) for origin in (1, 2)}
+        release = one.hear({9: message_of(records, list(records), network.price)})
+        assert np.isfinite(release.estimate).all()
+        assert np.isfinite(release.variance).all()
+        assert (release.variance > 0.0).all()
 
 
 def test_past_refuses_to_run_without_a_model() -> None:

@@ -106,10 +106,14 @@ def test_with_a_course_regions_are_joined_where_they_go_together() -> None:
         assert is_tolerable(groups[0.5], model, WEAK / 10, level, var) == stays, "choices do not flap"
 
 
-def test_regions_without_variance_are_not_worth_a_sum() -> None:
+def test_regions_without_variance_have_the_least_one() -> None:
     """A model may expect that nothing ever changes in a region: the choice must not divide by its variance."""
-    model = ProcessModel.around(Course(np.full((1, 3), 5.0), np.zeros((1, 3))), 0.5, None, 0.5)
-    assert new_groups(model, WEAK, np.full(3, 5.0), np.zeros(3)).tolist() == [0, 1, 2]
+    none, little = (
+        ProcessModel.around(Course(np.full((1, 3), 5.0), np.full((1, 3), variance)), 0.5, None, 0.5)
+        for variance in (0.0, 1e-6)
+    )
+    groups = new_groups(none, WEAK, np.full(3, 5.0), np.zeros(3))
+    assert groups.tolist() == new_groups(little, WEAK, np.full(3, 5.0), np.zeros(3)).tolist()
     some = ProcessModel.around(Course(np.full((1, 3), 5.0), np.array([[0.0, 1.0, 1.0]])), 0.5, None, 1.0)
     assert new_groups(some, WEAK, np.full(3, 5.0), np.zeros(3)).tolist() == [0, 0, 0]
 
