@@ -156,8 +156,8 @@ def fuse_slot(
     slot = prepare_slot(moved, before, public, believed, width, step, records, products)
     known, heard = slot.known, before.heard.copy()
     heard[records.origins] = np.minimum(heard[records.origins] + 1, 2)
-    mean, gain = _update(known, expected_records(slot, public, records))
-    after = ShareFilter(mean, known.spread, known.scale, True, heard, known.settled, gain)
+    mean, gain, noise = _update(known, expected_records(slot, public, records))
+    after = ShareFilter(mean, known.spread, known.scale, True, heard, known.settled, gain, noise)
     return _settle(after, public.T, width, records, step)
 
 
@@ -339,15 +339,16 @@ def _products(slot: PreparedSlot, public: Floats, origins: Ints) -> tuple[Floats
     return widest * product + (1.0 - widest) * other, widest * rest + (1.0 - widest) * other_rest
 
 
-def _update(known: ShareFilter, expected: ExpectedRecords) -> tuple[Floats, Floats]:
-    """Return the mean after the records of a slot, and the gain."""
+def _update(known: ShareFilter, expected: ExpectedRecords) -> tuple[Floats, Floats, Floats]:
+    """Return the mean after the records of a slot, the gain, and what the noise of the records adds to the crowd."""
     joint = expected.cov.copy()
     np.einsum("dkk->dk", joint)[...] += expected.noise
-    gains = np.linalg.solve(
-        square_root(joint), np.concatenate([expected.common, expected.innovation[:, :, None]], axis=2)
-    )
+    root = square_root(joint)
+    gains = np.linalg.solve(root, np.concatenate([expected.common, expected.innovation[:, :, None]], axis=2))
     gain, normalised = gains[:, :, :-1], gains[:, :, -1]
-    return known.mean + np.einsum("dkn,dk->dn", gain, normalised), gain
+    weights = np.linalg.solve(root.swapaxes(1, 2), gain[:, :, :1])[:, :, 0]
+    noise = (np.square(weights) * expected.noise).sum(axis=1)
+    return known.mean + np.einsum("dkn,dk->dn", gain, normalised), gain, noise
 
 
 def square_root(matrices: Floats) -> Floats:

@@ -19,6 +19,11 @@ __all__ = [
     "SlotRecords",
 ]
 
+_ROUNDING = 1e-15
+"""The rounding error of a variance after the records of a slot, as a part of what it was before them."""
+_CANCELLED = 1e-10
+"""Rounding counts where records have left less than this part of a variance."""
+
 
 @dataclass(frozen=True)
 class Directions:
@@ -62,6 +67,8 @@ class ShareFilter:
     heard    (m,) how many records of each server there have been, up to 2
     settled  (d,) whether the crowd is known well enough to linearise g r; the state is then that of `share_settling`
     gain     (d, k, n) G: the k records of the slot have made the covariances smaller by G^T G; None: there are none
+    noise    (d,) the variance that their noise alone gives to the crowd, K R K^T with their weights K: no less can be
+             left of it, whatever rounding says
     """
 
     mean: Floats
@@ -71,6 +78,7 @@ class ShareFilter:
     heard: Ints
     settled: Bools
     gain: Floats | None = None
+    noise: Floats | None = None
     _cov: Floats | None = None
 
     @property
@@ -88,13 +96,29 @@ class ShareFilter:
             self._cov = self.spread.cov - self.gain.swapaxes(1, 2) @ self.gain
             self._cov += self._cov.swapaxes(1, 2).copy()
             self._cov *= 0.5
+            variances = np.einsum("dii->di", self._cov)
+            variances[:] = _with_rounding(variances, np.einsum("dii->di", self.spread.cov))
+            if self.noise is not None:
+                variances[:, 0] = np.maximum(variances[:, 0], self.noise)
         return self._cov
 
     @property
     def crowd_var(self) -> Floats:
-        """The variances of the crowd, (d,)."""
-        var = self.spread.cov[:, 0, 0]
-        return var if self.gain is None else var - np.square(self.gain[:, :, 0]).sum(axis=1)
+        """The variances of the crowd, (d,), each > 0 if it was before the records of the slot."""
+        before = self.spread.cov[:, 0, 0]
+        if self.gain is None:
+            return before
+        after = _with_rounding(before - np.square(self.gain[:, :, 0]).sum(axis=1), before)
+        return after if self.noise is None else np.maximum(after, self.noise)
+
+
+def _with_rounding(after: Floats, before: Floats) -> Floats:
+    """Return variances after the records of a slot with what rounding may have taken from them.
+
+    They are differences. Where records say far more than what was known before, such as the first ones of millions of
+    people, rounding decides what is left of them, and even its sign.
+    """
+    return np.where(after < _CANCELLED * before, np.maximum(after, 0.0) + _ROUNDING * before, after)
 
 
 @dataclass(frozen=True)
