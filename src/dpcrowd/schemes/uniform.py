@@ -71,8 +71,5 @@ def expected_miss(model: ProcessModel, slot: int, age: int) -> Floats:
         return np.asarray(age * model.diagonal_var)
     course = model.course
     expected = course.mean(slot) - course.mean(slot - age)
-    now = course.settled_var(slot, model.transition)
-    if course.scale is None:
-        return np.square(expected) + 2.0 * now * (1.0 - model.transition**age)
-    before = course.settled_var(slot - age, model.transition)
+    now, before = (course.settled_var(one, model.transition) for one in (slot, slot - age))
     return np.asarray(np.square(expected) + now + (1.0 - 2.0 * model.carried(slot, age)) * before)

@@ -120,6 +120,25 @@ def test_a_repeated_value_misses_what_the_scale_takes_away() -> None:
     assert expected_miss(MODEL, 1, 0) == pytest.approx(np.zeros(2), abs=1e-9)
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("age", [1, 2, 3])
+def test_a_repeated_value_misses_what_a_simulated_course_moves(age: int, scaled: bool) -> None:
+    """Where the variance has a season, that of the slot before is another one: 48.5 was expected instead of 108."""
+    profile, variance, a, slots = np.array([[100.0], [97.0]]), np.array([[1.0], [100.0]]), 0.5, 200_000
+    course = Course(profile, variance, season=2, step=1, scale=np.array([[1.0], [0.6]]) if scaled else None)
+    model, rng = ProcessModel.around(course, a), np.random.default_rng(age)
+    changes = rng.normal(0.0, 1.0, slots) * np.sqrt(variance[np.arange(slots) % 2, 0])
+    deviation = np.zeros(slots)
+    carried = [float(np.broadcast_to(model.carried(slot), 1)[0]) for slot in range(2)]
+    for slot in range(1, slots):
+        deviation[slot] = carried[slot % 2] * deviation[slot - 1] + changes[slot]
+    count = np.resize(profile[:, 0], slots) + deviation
+    for slot in (1000, 1001):
+        later = np.arange(slot, slots, 2)
+        seen = np.square(count[later] - count[later - age]).mean()
+        assert expected_miss(model, slot, age) == pytest.approx([seen], rel=0.03)
+
+
 def test_of_an_unknown_season_size_and_speed_are_known() -> None:
     """A belief with another size or speed would have wrong intervals, or take years to find a season that has moved."""
     slots = np.arange(24)
