@@ -5,6 +5,9 @@
 In exact arithmetic the same as that many single predictions; rounding differs in the last digits.
 
 With an expected course, mean = mu(t) + A^k (m - mu(t-k)), and the variances of the slots in between are summed up.
+
+Filters that learn and have no course go slot by slot. After a long time they agree on what the model makes of their
+estimate, and begin to learn anew.
 """
 
 from __future__ import annotations
@@ -12,9 +15,14 @@ from __future__ import annotations
 import numpy as np
 
 from dpcrowd.arrays import Floats
+from dpcrowd.filters.bank_estimate import combined
+from dpcrowd.filters.learning import Bank, Beliefs, Priors, predict_bank, reset_bank
 from dpcrowd.filters.model import ProcessModel
 
-__all__ = ["moved_in_time", "predict_ahead", "predict_ahead_matrix"]
+__all__ = ["moved_in_time", "predict_ahead", "predict_ahead_matrix", "predict_bank_ahead"]
+
+_MOST_SLOTS = 1000
+"""After this many slots, filters that learn begin anew."""
 
 
 def predict_ahead(
@@ -45,6 +53,16 @@ def predict_ahead_matrix(
         return np.asarray(moved), np.outer(carried, carried) * cov + np.diag(added)
     transition, process_var = _doubled(model.matrix_transition, model.matrix_var, steps)
     return (transition @ mean[..., None])[..., 0], transition @ cov @ transition.T + process_var
+
+
+def predict_bank_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, steps: int) -> Priors:
+    """Return the priors `steps` slots later of filters that learn, without an expected course."""
+    for _ in range(min(steps, _MOST_SLOTS) - 1):
+        before = predict_bank(bank, model, beliefs, 0)
+        bank = Bank(before.mean, before.var, before.weight)
+    if steps > _MOST_SLOTS:
+        bank = reset_bank(*predict_ahead(*combined(bank, beliefs), model, steps - _MOST_SLOTS), beliefs)
+    return predict_bank(bank, model, beliefs, 0)
 
 
 def moved_in_time(mean: Floats, var: Floats, model: ProcessModel, before: int, slot: int) -> tuple[Floats, Floats]:

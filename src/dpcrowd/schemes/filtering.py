@@ -26,7 +26,7 @@ from dpcrowd.filters import (
     predict,
     predict_matrix,
 )
-from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix
+from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix, predict_bank_ahead
 from dpcrowd.filters.bank_estimate import combined
 from dpcrowd.filters.drift import (
     Drift,
@@ -65,6 +65,7 @@ class FilterState:
     """posterior (N, d); posterior_var (N, d), infinite where unknown, or covariances (N, d, d) with `known` (N,).
 
     slot  () the slot that the posterior is of, if the model has an expected course
+    skipped  how many slots a server on its own has left out since then; who has a course knows it from the slots
     bank  the filters whose mean the posterior is, if the setting says that they learn
     staying  what users who stay have added to the errors; None: everybody chooses a server anew in every slot
     divided  what dividing the sums of groups has added to the errors; None: there are no groups
@@ -87,6 +88,7 @@ class FilterState:
     divided: DividedSums | None = field(default=None, kw_only=True, metadata={"later": True})
     drift: Drift | None = field(default=None, kw_only=True, metadata={"later": True})
     mixed: Mixed | None = field(default=None, kw_only=True, metadata={"later": True})
+    skipped: int = field(default=0, kw_only=True, metadata={"saved": False})
     joint: bool = field(default=True, kw_only=True, metadata={"saved": False})
     fused: tuple[Floats, Floats] | None = field(default=None, kw_only=True, metadata={"saved": False})
     pull: Floats | None = field(default=None, kw_only=True, metadata={"saved": False})
@@ -162,8 +164,13 @@ class FilterScheme(Scheme):
         if model.course is not None:
             return _predict_by_course(state, slot)
         if state.setting.form == "diagonal":
+            if state.skipped:
+                return predict_ahead(state.posterior, state.posterior_var, model, state.skipped + 1)
             return predict(state.posterior, state.posterior_var, model)
-        prior, prior_cov = predict_matrix(state.posterior, state.posterior_var, model)
+        if state.skipped:
+            prior, prior_cov = predict_ahead_matrix(state.posterior, state.posterior_var, model, state.skipped + 1)
+        else:
+            prior, prior_cov = predict_matrix(state.posterior, state.posterior_var, model)
         if not state.known.all():
             prior_cov = np.where(state.known[:, None, None], prior_cov, state.posterior_var)
         return prior, prior_cov
@@ -402,7 +409,7 @@ def _prior_bank(state: FilterState, slot: int | None) -> Priors:
     assert state.bank is not None
     model, beliefs = state.setting.model, state.beliefs
     if state.slot is None:
-        return predict_bank(state.bank, model, beliefs, 0)
+        return predict_bank_ahead(state.bank, model, beliefs, state.skipped + 1)
     before = int(state.slot)
     return predict_bank(state.bank, model, beliefs, before + 1 if slot is None else slot, before)
 

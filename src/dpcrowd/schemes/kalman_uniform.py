@@ -49,6 +49,6 @@ class KalmanUniform(FilterScheme):
 
     def plan(self, state: KalmanUniformState, slot: int, shares: Floats) -> Plan:
         assert state.ledger is not None
-        prior, prior_var = self.predict(state)
+        prior, prior_var = self.predict(state, slot)
         due = state.ledger.remaining(slot) >= state.amount  # until the horizon has ended
         return Plan(slot, shares, due, state.amount, state.amount_var, prior, prior_var, state.known)

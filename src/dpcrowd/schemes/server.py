@@ -4,10 +4,10 @@
     release = server.hear(messages)            what arrived, by sender; estimate, variance, interval, sampled?, epsilon
 
 The arithmetic is the batch's own with N = 1: a simulated and a live server that get the same counts, noise and messages
-release the same bits. There is no clock and no I/O in here; slots may be skipped, never repeated. `save` returns the
-complete state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between
-them continues with the noisy values it has already paid for and never draws twice for one slot. `take_over` does the
-same under another setting: other regions, another share.
+release the same bits. There is no clock and no I/O in here. Slots may be skipped, never repeated; skipped ones pass as
+slots without a sample do. `save` returns the complete state, also between the two calls, and `restore` takes it back
+exactly, so a server that was killed between them continues with the noisy values it has already paid for and never
+draws twice for one slot. `take_over` does the same under another setting: other regions, another share.
 
 A live server spends from an account that outlives it (`privacy.account_ledger`): it gets a fresh one before every slot,
 and its state contains none of it. So it can continue in a new horizon (`begin_horizon`), and return to earlier slots
@@ -38,7 +38,7 @@ from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.account_ledger import AccountLedger
 from dpcrowd.privacy.ledger import BatchLedger, FiniteLedger, WindowLedger
 from dpcrowd.schemes.base import Peers, Plan, Reading, Release, Scheme, Setting, half_width
-from dpcrowd.schemes.filtering import FilterScheme
+from dpcrowd.schemes.filtering import FilterScheme, FilterState
 from dpcrowd.schemes.history import Posteriors, recent_posteriors
 from dpcrowd.schemes.innovations import message_innovations, record_innovations
 from dpcrowd.schemes.messages import InfoMessages, Messages
@@ -290,6 +290,8 @@ class Server:
             raise BadInput(f"slot {slot} was given after slot {self._slot}: no slot may be observed twice.")
         nothing = np.zeros(self.setting.regions, dtype=np.int64)
         checked = check_counts(nothing if counts is None else counts, self.setting.regions)
+        if (filters := self._filters()) is not None:
+            filters.skipped = slot - self._slot - 1 if self._slot >= 0 else 0
         plan = self.scheme.plan(self._state, slot, self._shares)
         if counts is None:
             if not (self.scheme.live or self.scheme.may_skip):
@@ -299,6 +301,11 @@ class Server:
         self._first = slot if self._first is None else self._first
         self._pending = plan, self.scheme.perturb(self._state, plan, checked, self._noise)
         return self.pending_message()
+
+    def _filters(self) -> FilterState | None:
+        """Return the state of the scheme's filter, also where flooding is around it; None: the scheme has none."""
+        state = getattr(self._state, "inner", self._state)
+        return state if isinstance(state, FilterState) else None
 
     def _observe_with_room(self, slot: int, counts: object | None, room: int) -> Messages | None:
         _deprecated(
@@ -562,6 +569,8 @@ class Server:
         if self._first:
             arrays["first"] = np.array(self._first)
         if self._pending is not None:
+            if (filters := self._filters()) is not None and filters.skipped:
+                arrays["skipped"] = np.array(filters.skipped)
             arrays.update(pack(self._pending[0], "plan"))
             arrays.update(pack(self._pending[1], "reading"))
         return to_bytes(arrays)
@@ -600,6 +609,8 @@ class Server:
         self._blank = arrays.get("blank", np.zeros(self.setting.regions, dtype=np.bool_))
         self._joined = _saved_join(arrays)
         self._pending = None
+        if (filters := self._filters()) is not None:
+            filters.skipped = int(arrays.get("skipped", 0))
         if any(name.startswith("plan.") for name in arrays):
             self._pending = unpack(Plan, arrays, "plan"), unpack(Reading, arrays, "reading")
 
