@@ -13,7 +13,7 @@ from dpcrowd.sampling.schedule import spread_phases
 from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.tuning import Tuning
-from schemes_support import SERVERS, WatchedNoise, charges_of, make_setting, make_world, play, same
+from schemes_support import SERVERS, WatchedNoise, charges_of, course_model, make_setting, make_world, play, same
 
 NANO = 10**9
 
@@ -90,6 +90,21 @@ def test_staggered_sampling_is_refused_where_it_does_not_fit() -> None:
     for phases in ([0, 1], [0, 1, 2, 0], [0, 1, 3], [0, -1, 2]):
         with pytest.raises(BadInput, match="one phase >= 0 and below the interval 3 for each of 3 servers"):
             scheme.start(make_setting(3, 1, pinned, phases=np.array(phases)))
+
+
+@pytest.mark.parametrize(("name", "options"), [("dpcrowd-w", {"sampling": "fixed", "interval": 3}), ("relay", {})])
+def test_schedules_do_not_depend_on_learning(name: str, options: dict[str, Any]) -> None:
+    """They are public: what a server has learned of its crowd must not show in when it samples, or for how much."""
+    world, guarantee = make_world(regions=3, slots=40), Guarantee.window(9, 2.0)
+    plain, learned = (
+        play(
+            make_scheme(name, **options), make_setting(SERVERS, 3, guarantee, model=course_model(3), learn=learn), world
+        )
+        for learn in (False, True)
+    )
+    assert not same(plain, learned), "the estimates do"
+    assert (sampled_in(plain) == sampled_in(learned)).all()
+    assert all((one.charge == other.charge).all() for one, other in zip(plain, learned, strict=True))
 
 
 @pytest.mark.parametrize("accounting", ["sound", "per-region"])
