@@ -82,3 +82,19 @@ def test_nothing_known_stays_a_number():
     drift = learn_drift(drift, Innovations(where, nothing, nothing, nothing, nothing, nothing))
     drift = keep_drift(drift, np.array([[3.0, np.inf]]), np.array([[0.0, 1.0]]))
     assert drift_var(drift).tolist() == [[0.0, 0.0]]
+
+
+def test_what_users_who_stay_have_left_in_the_estimate_fades_with_its_deviation():
+    """Of a deviation, the part a is left in the next slot, and so of what staying users have added to it. Kept as it
+    is, it would hide a trend: products of successive innovations are compared with it.
+    """
+    nothing, a, turnover = np.zeros((1, 1)), 0.5, 0.2
+    drift = start_drift(np.full((1, 1), Q))
+    seen = Innovations(
+        np.ones((1, 1), dtype=bool), 0 * nothing + 10.0, nothing + Q, nothing + 30.0, nothing + 8.0, nothing
+    )
+    drift = keep_drift(learn_drift(drift, seen), nothing + Q, nothing + 0.25, seen)
+    assert drift.settled == pytest.approx((1.0 - 2.0 * 0.25) * 8.0)
+    later = carry_drift(carry_drift(drift, nothing, np.array(a), turnover), nothing, np.array(a), turnover)
+    assert later.settled == pytest.approx(a * a * drift.settled)
+    assert later.staying == pytest.approx((1.0 - turnover) ** 2 * (30.0 - 8.0))

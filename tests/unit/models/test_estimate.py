@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.models.estimate import fit_series
+from dpcrowd.models.model import row_variances
 from dpcrowd.models.season import SlotTimes
 
 HOURLY = SlotTimes(4 * 86_400_000_000, 3_600_000_000)  # from a Monday on
@@ -35,6 +36,19 @@ def test_level_and_deviations() -> None:
     assert settled == pytest.approx([40, 8], rel=0.2)
     assert 0.92 < fitted.scores.coverage < 0.98
     assert fitted.scores.error < fitted.scores.past
+
+
+def test_blocks_that_were_calm_by_chance_make_no_calm_model() -> None:
+    """The slots before them are part of the past, too: intervals by the calm ones alone would be far too narrow."""
+    rng = np.random.default_rng(6)
+    deviations = ar(rng, 200, 0.3, 1.0) * np.where(np.arange(200) < 70, 60.0, 6.0)
+    estimate = fit_series(np.rint(500.0 + deviations[:, None])).estimate
+    rows = row_variances(
+        estimate.profile.rows, estimate.profile.level, estimate.transition, estimate.variance, estimate.kind
+    )
+    settled = (rows / (1.0 - np.square(estimate.transition))).mean(axis=0)
+    assert settled == pytest.approx(estimate.profile.deviation_var, rel=0.01)
+    assert settled == pytest.approx(deviations.var(), rel=0.2)
 
 
 @pytest.mark.slow

@@ -6,12 +6,17 @@ expects the wrong crowd.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.course import Course
 from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.relay_filter import complete_filters
+from dpcrowd.schemes.relay_share_steps import base_filters
+from dpcrowd.schemes.relay_state import RelayState
 from dpcrowd.schemes.server import Server
 from relay_support import Network, message_of
 from schemes_support import account_for
@@ -88,3 +93,47 @@ def test_a_clock_that_comes_back_after_a_restart_makes_no_difference(*, scaled: 
         one.begin_again(20)
     slots = range(21, 24)
     assert live(net, again, slots, sampling=False) == live(net, server, slots, sampling=False)
+
+
+@by_course
+@pytest.mark.parametrize("slots", [LAG + 2, 3 * LAG, 44])
+def test_after_an_absence_filters_say_what_posteriors_say(slots: int, *, scaled: bool, learn: bool) -> None:
+    """Filters that learn have begun anew meanwhile, and expect more of a slot than it was predicted from afar: their
+    priors would take the place of the posteriors, of which records that come late are news.
+    """
+    net = network(scaled=scaled, learn=learn)
+    server = settled(net)
+    live(net, server, range(LAST + slots, LAST + slots + 1), heard=False, sampling=False)
+    state = server._state
+    assert isinstance(state, RelayState)
+    assert state.learned is not None
+    complete_filters(state, int(state.last) + 1, "numpy")
+    for place, filters in enumerate(state.learned.filters):
+        assert filters is not None
+        assert filters[0].mean[:, 0] == pytest.approx(state.mean[place, 0])
+        assert filters[0].crowd_var == pytest.approx(state.mean_var[place, 0])
+
+
+@pytest.mark.parametrize("slots", [LAG + 2, 3 * LAG, 44])
+def test_errors_of_shares_grow_with_the_season_during_an_absence(slots: int) -> None:
+    """They are in people while noise hides the crowd: grown by the season of other slots, they would be too many."""
+    net = replace(network(scaled=False, learn=False), guarantee=Guarantee.window(SEASON, epsilon=0.002))
+    server = settled(net)
+    state = server._state
+    assert isinstance(state, RelayState)
+    assert state.learned is not None
+    latest = state.learned.filters[LAST % LAG]
+    assert latest is not None
+    assert not latest[0].settled.any()
+    live(net, server, range(LAST + slots, LAST + slots + 1), heard=False, sampling=False)
+    course = net.model.course
+    assert course is not None
+
+    def size(slot: int) -> float:
+        """How large the crowd of a slot may be."""
+        return float(np.sqrt(course.mean(slot)[0] ** 2 + course.settled_var(slot, net.model.transition)[0]))
+
+    base = base_filters(state.learned)[0]
+    growth = size(LAST + slots - LAG) / size(LAST)
+    assert base.scale == pytest.approx(growth * latest[0].scale)
+    assert base.mean[:, 1:4] == pytest.approx(growth * latest[0].mean[:, 1:4])

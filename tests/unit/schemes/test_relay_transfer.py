@@ -185,3 +185,36 @@ def test_records_become_final_when_users_become_partitioned() -> None:
     moved.take_over(started(facts=facts).save(), facts.server(1), range(3), [None, 0, 1, 2])
     assert moved.mailbox.held.sum() == 0
     assert np.isfinite(moved._state.mean_var).all()
+
+
+def test_who_joins_right_after_a_revision_gets_what_filters_have_learned() -> None:
+    """The weights of their beliefs at the last final slot: those of the start would forget that a crowd has moved."""
+    facts = replace(FACTS, learn=True)
+    plain, moved = started(facts=facts), facts.server(1)
+    moved.take_over(plain.save(), facts.server(1), range(3), range(3))
+    before, after = (one.read_finalised(one.finalised_state()).bank for one in (plain, moved))
+    assert before is not None
+    assert after is not None
+    assert bits(after) == bits(before)
+    state = facts.server(1)
+    play(state, facts, range(1), 1)
+    fresh = state._state.base_bank
+    assert np.abs(before[2] - fresh.weight[:, 0]).max() > 0.01, "they have learned something"
+
+
+@pytest.mark.parametrize("learn", [True, False])
+def test_a_revision_may_switch_learning(learn: bool) -> None:
+    """With the records of a server that did not learn there are no filters that could, and the other way round."""
+    old, new = (replace(FACTS, learn=value) for value in (not learn, learn))
+    last, moved = started(facts=old).smoothed(), new.server(1)
+    moved.take_over(started(facts=old).save(), old.server(1), range(3), range(3))
+    assert isinstance(moved._state, RelayState)
+    assert (moved._state.bank is not None) == learn
+    assert (moved._state.base_bank is not None) == learn
+    assert int(moved.mailbox.since) == SLOTS
+    moved.observe(SLOTS, None)
+    assert moved.hear().estimate == pytest.approx(last.estimate[-1])
+    play(moved, new, range(SLOTS + 1, SLOTS + 6), 1)
+    again = new.server(1)
+    again.restore(moved.save())
+    assert again.save() == moved.save()
