@@ -7,7 +7,7 @@ probability score (CRPS), which rewards small errors and honest widths. Nothing 
 How far a series is from its profile, and how long a deviation lasts, is also taken from held-out blocks: residuals of
 slots that a profile was fitted on are too small.
 
-    a = sum of e(t) e(t+1) / sum of (e(t)^2 - noise)            q = mean of (e(t+1) - a e(t))^2 - noise
+    a = sum of e(t) e(t+1) / sum of e(t)^2            q = mean of (e(t+1) - a e(t))^2
 
 Where deviations are relative, in proportion to the expected count s(t), e(t) s(t+1)/s(t) takes the place of e(t). Both
 are shrunk, q towards a Poisson count's and a towards the mean of all regions, since series may be short.
@@ -320,23 +320,26 @@ def _deviations(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, F
 
 
 def _moments(blocks: Sequence[_Block], kind: VarianceKind, scales: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Return a and q from the squares and products of residuals; `scales`: the people who are expected, (T, d) each."""
+    """Return a and q from the squares and products of residuals of counts without noise.
+
+    scales  the people who are expected, (T, d) each
+    """
     parts = [_residuals(block, kind, scale) for block, scale in zip(blocks, scales, strict=True)]
 
     def total(of: Callable[[_Residuals], Floats]) -> Floats:
-        return np.asarray(sum((part.both * of(part)).sum(axis=0) for part in parts))
+        return np.asarray(sum(of(part).sum(axis=0) for part in parts))
 
     pairs, people, poisson = (
-        total(of) for of in (lambda _: np.ones(1), lambda one: one.weight, lambda one: one.poisson)
+        total(of) for of in (lambda one: np.ones_like(one.before), lambda one: one.weight, lambda one: one.poisson)
     )
-    squares = total(lambda part: np.square(part.before) - part.noise_before)
+    squares = total(lambda part: np.square(part.before))
     products = total(lambda part: part.value[1:] * part.before)
     few = _FEW / (pairs + 1.0)  # as a part of all pairs
-    paired = pairs > 0.0  # of measurements, there may be no two in a row
+    paired = pairs > 0.0  # a single slot has no slot before it
     raw = np.clip(products / np.where(paired, np.maximum(squares, few * poisson), 1.0), 0.0, _LARGEST_A)
     pooled = float(np.average(raw, weights=pairs + 1e-9))
     transition = (pairs * raw + _SHRINKAGE * pooled) / (pairs + _SHRINKAGE)
-    changes = total(lambda part: _squared_changes(part, transition))
+    changes = total(lambda part: np.square(part.value[1:] - transition * part.before))
     by_chance = poisson * (1.0 - np.square(transition))
     variance = (np.maximum(changes, 1e-3 * by_chance) + few * by_chance) / np.where(paired, people * (1.0 + few), 1.0)
     return transition, variance
@@ -380,47 +383,29 @@ def _most_likely(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, 
 
 @dataclass(frozen=True, eq=False)
 class _Residuals:
-    """Residuals of a block.
+    """Residuals of a block of counts without noise.
 
-    value, noise     (T, d) residuals, and the variance of their measurement
-    before, noise_before  (T - 1, d) those of the slot before, in the scale of the slot
-    both             (T - 1, d) how much a slot and the one before it count together
+    value            (T, d)
+    before           (T - 1, d) those of the slot before, in the scale of the slot
     weight, poisson  (T - 1, d) what the variance is in proportion to, and that of a Poisson count
     """
 
     value: Floats
-    noise: Floats
     before: Floats
-    noise_before: Floats
-    both: Floats
     weight: Floats
     poisson: Floats
 
 
 def _clipped(block: _Block) -> Floats:
-    """Return the residuals of a block, (T, d); one absurd slot must not decide."""
-    present = block.series.present
-    noise = np.where(present, block.series.noise_var, 0.0)
-    residual = np.where(present, block.series.value - block.expected, 0.0)
-    limit = _FAR * np.sqrt(np.maximum(block.deviation_var, LEAST_VAR) + noise)
-    return np.clip(residual, -limit, limit)
+    """Return the residuals of a block of counts without noise, (T, d); one absurd slot must not decide."""
+    limit = _FAR * np.sqrt(np.maximum(block.deviation_var, LEAST_VAR))
+    return np.clip(block.series.value - block.expected, -limit, limit)
 
 
 def _residuals(block: _Block, kind: VarianceKind, scale: Floats) -> _Residuals:
-    present = block.series.present
-    noise = np.where(present, block.series.noise_var, 0.0)
-    usual = np.maximum(block.deviation_var, LEAST_VAR)
-    trust = np.where(present, usual / (usual + noise), 0.0)
     weight, poisson = _weights(scale, kind)[1:], np.maximum(block.expected[1:], LEAST_VAR)
-    value, ratio = _clipped(block), _ratios(scale, kind)
-    before, noise_before = ratio * value[:-1], np.square(ratio) * noise[:-1]
-    return _Residuals(value, noise, before, noise_before, trust[1:] * trust[:-1], weight, poisson)
-
-
-def _squared_changes(part: _Residuals, transition: Floats) -> Floats:
-    """Return (e(t+1) - a e(t))^2 less the variance of the measurements, (T - 1, d)."""
-    change = part.value[1:] - transition * part.before
-    return np.asarray(np.square(change) - part.noise[1:] - np.square(transition) * part.noise_before)
+    value = _clipped(block)
+    return _Residuals(value, _ratios(scale, kind) * value[:-1], weight, poisson)
 
 
 def _others(blocks: Sequence[_Block], number: int) -> Sequence[_Block]:
