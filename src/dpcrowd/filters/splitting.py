@@ -26,9 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.filters.groups import over_members
 from dpcrowd.filters.staying import kept_part
 
-__all__ = ["DividedSums", "follow_split", "group_sizes", "group_sums", "measured_by_sums"]
+__all__ = ["DividedSums", "follow_split", "group_sizes", "measured_by_sums"]
 
 
 @dataclass
@@ -48,22 +49,10 @@ class DividedSums:
         return cls(np.zeros((servers, regions)), np.ones((servers, regions), dtype=np.int64))
 
 
-def group_sums(values: Floats, pivot: Ints) -> Floats:
-    """Return the sum of each region's group at every member, (N, d).
-
-    >>> group_sums(np.array([[1.0, 2.0, 4.0]]), np.array([[0, 0, 2]]))
-    array([[3., 3., 4.]])
-    """
-    servers, regions = pivot.shape
-    place = np.arange(servers)[:, None] * regions + pivot
-    sums = np.bincount(place.ravel(), weights=values.ravel(), minlength=servers * regions)
-    return np.asarray(sums[place])
-
-
 def group_sizes(pivot: Ints, due: Bools) -> Ints:
     """Return how many regions were read together with each region, (N, d); 1 where a region was not read."""
     together = np.where(due, pivot, np.arange(pivot.shape[1]))
-    return group_sums(np.ones(pivot.shape), together).astype(np.int64)
+    return over_members(np.ones(pivot.shape), together).astype(np.int64)
 
 
 def measured_by_sums(
@@ -73,8 +62,8 @@ def measured_by_sums(
 
     noisy, variance   (N, d) the noisy sum of a region's group, and its variance, at every member
     """
-    others = group_sums(prior, pivot) - prior
-    others_var = group_sums(prior_var, pivot) - prior_var
+    others = over_members(prior, pivot) - prior
+    others_var = over_members(prior_var, pivot) - prior_var
     return noisy - share * others, variance + share * share * np.maximum(others_var, 0.0)
 
 

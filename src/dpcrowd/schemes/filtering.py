@@ -38,10 +38,11 @@ from dpcrowd.filters.drift import (
     learn_offset,
     start_drift,
 )
+from dpcrowd.filters.groups import over_members
 from dpcrowd.filters.learning import Bank, Beliefs, Priors, beliefs_of, predict_bank, start_bank, update_bank
 from dpcrowd.filters.mixed import LinkEffect, Mixed, follow_mixed, start_mixed
 from dpcrowd.filters.offset import Fused, fused_innovations
-from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, group_sums, measured_by_sums
+from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, measured_by_sums
 from dpcrowd.filters.staying import StayingUsers, follow_staying, kept_part
 from dpcrowd.kernels.engine import compiled
 from dpcrowd.kernels.fusion import add_to_hearers, fuse_sums
@@ -218,9 +219,9 @@ class FilterScheme(Scheme):
         due = every_region(plan.due, shape[1])
         pivot = np.where(due, plan.pivot, np.arange(shape[1]))
         leads = due & (pivot == np.arange(shape[1]))
-        noisy = group_sums(np.where(leads, reading.group_noisy, 0.0), pivot)
-        noise = group_sums(np.where(leads, reading.group_var, 0.0), pivot)
-        variance = alpha * noise + group_sums(np.broadcast_to(spread, shape), pivot)
+        noisy = over_members(np.where(leads, reading.group_noisy, 0.0), pivot)
+        noise = over_members(np.where(leads, reading.group_var, 0.0), pivot)
+        variance = alpha * noise + over_members(np.broadcast_to(spread, shape), pivot)
         noisy, variance = measured_by_sums(noisy, variance, plan.prior, plan.prior_var, plan.shares, pivot)
         return observation_info(noisy, plan.shares, variance, due)
 
@@ -316,10 +317,10 @@ class FilterScheme(Scheme):
         value, spread_var = reading.noisy / share - prior, spread / np.square(share)
         if plan.pivot is not None:  # one draw of noise, and one answer how far the group has moved
             pivot = np.where(due, plan.pivot, np.arange(setting.regions))
-            sizes = group_sums(np.ones(due.shape), pivot)
-            value, spread_var = group_sums(value, pivot) / sizes, group_sums(spread_var, pivot) / np.square(sizes)
+            sizes = over_members(np.ones(due.shape), pivot)
+            value, spread_var = over_members(value, pivot) / sizes, over_members(spread_var, pivot) / np.square(sizes)
             error_var, noise_var = (
-                np.square(group_sums(np.sqrt(np.broadcast_to(part, due.shape)), pivot) / sizes)
+                np.square(over_members(np.sqrt(np.broadcast_to(part, due.shape)), pivot) / sizes)
                 for part in (error_var, noise_var)
             )
         # A server alone finds its own deviation in its prior again.
