@@ -36,7 +36,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats, Ints
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.groups import GroupedSums, divide_sums, leads, over_members, same_group, spread_values
 from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING, Observation
@@ -107,6 +107,13 @@ class RecordTable:
     def totals(self, values: Floats, origins: NDArray[np.integer]) -> Floats:
         """Return values of regions (n, d) as these records measure them: summed over the members of each group."""
         return values if self.groups is None else over_members(values, self.groups[origins])
+
+    def joined(self, origins: NDArray[np.integer]) -> Bools:
+        """Return which regions of these records share their draw with others, (n, d)."""
+        shape = len(origins), self.noisy.shape[1]
+        if self.groups is None:
+            return np.zeros(shape, dtype=np.bool_)
+        return np.asarray(over_members(np.ones(shape), self.groups[origins]) > 1.0)
 
 
 @dataclass(frozen=True)
@@ -292,8 +299,7 @@ def single_sums(
         variance = variance * penalties[:, None]
     weight = share / variance
     if table.groups is not None:
-        groups = table.groups[origins]
-        weight = np.where(over_members(np.ones(groups.shape), groups) > 1.0, 0.0, weight)
+        weight = np.where(table.joined(origins), 0.0, weight)
     sums = weight * table.values(origins), weight * share
     return _add_up(rows, sums[0], len(indptr) - 1), _add_up(rows, sums[1], len(indptr) - 1)
 

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.bank_estimate import step_ahead
-from dpcrowd.filters.groups import over_members
 from dpcrowd.filters.records import Reference, single_sums
 from dpcrowd.filters.smoothing import smooth, smooth_matrix, smooth_steps
 from dpcrowd.schemes.base import Setting
@@ -155,12 +154,11 @@ def _information(state: RelayState, slot: int) -> tuple[Floats, Floats]:
 
 def _joined(state: RelayState, slot: int) -> Bools:
     """Return which regions, (N, d), some record of a slot in the run of each receiver has joined with others."""
-    receivers, runs, groups = state.setting.servers, state.setting.runs, state.table(slot).groups
-    if groups is None:
+    receivers, runs, table = state.setting.servers, state.setting.runs, state.table(slot)
+    if table.groups is None:
         return np.zeros((receivers, state.setting.regions), dtype=np.bool_)
-    made = state.var[slot % state.lag] > 0.0
-    joined = made[:, None] & (over_members(np.ones(groups.shape), groups) > 1.0)
-    by_run = joined.reshape(runs, -1, groups.shape[1]).any(axis=1)
+    joined = (table.var > 0.0)[:, None] & table.joined(np.arange(len(table.var)))
+    by_run = joined.reshape(runs, -1, state.setting.regions).any(axis=1)
     return np.asarray(np.repeat(by_run, receivers // runs, axis=0))
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.groups import leads
-from dpcrowd.filters.records import RecordTable, Reference, pair_var
+from dpcrowd.filters.records import Reference, pair_var
 from dpcrowd.schemes.relay_shares import own_records
 from dpcrowd.schemes.relay_state import RelayState
 
@@ -70,7 +70,7 @@ def record_estimates(state: RelayState) -> RecordEstimates:
         slots.append(np.full(len(fresh), slot))
         values.append(table.noisy[fresh] / share)
         variances.append(variance / (share * share))
-        alone.append(_alone(table, fresh))
+        alone.append(~table.joined(fresh))
         of_total.append(variances[-1] if table.groups is None else variances[-1] * leads(table.groups[fresh]))
         shares.append(share)
     value, variance, by_itself = np.concatenate(values), np.concatenate(variances), np.concatenate(alone)
@@ -84,13 +84,3 @@ def record_estimates(state: RelayState) -> RecordEstimates:
         share=np.concatenate(shares),
         learned=state.learned is not None,
     )
-
-
-def _alone(table: RecordTable, origins: Ints) -> Bools:
-    """Return which regions (M, d) of these records share their draw with no other region."""
-    if table.groups is None:
-        return np.ones((len(origins), table.noisy.shape[1]), dtype=np.bool_)
-    groups = table.groups[origins]
-    sizes = np.zeros_like(groups)
-    np.add.at(sizes, (np.arange(len(groups))[:, None], groups), 1)
-    return np.asarray(np.take_along_axis(sizes, groups, axis=1) == 1)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.filters.groups import over_members
 from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING
 from dpcrowd.filters.persistence import (
@@ -135,11 +134,9 @@ def _carried(state: RelayState, slot: int, rows: Ints) -> Floats:
 def _joined(state: RelayState, slot: int, active: Bools, engine: Engine) -> Bools:
     """Return which regions are in a group with others in any record of this slot that a receiver has, (N, d)."""
     table, holdings = state.table(slot), state.holdings(slot, engine, active)
-    assert table.groups is not None
     receivers, origins = held_pairs(holdings.indptr, holdings.indices, table)
-    groups = table.groups[origins]
     joined = np.zeros(state.level.shape[1:], dtype=np.bool_)
-    np.logical_or.at(joined, receivers, over_members(np.ones(groups.shape), groups) > 1.0)
+    np.logical_or.at(joined, receivers, table.joined(origins))
     return joined
 
 

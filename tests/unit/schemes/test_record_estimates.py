@@ -9,7 +9,6 @@ import numpy as np
 from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.records import RecordTable
 from dpcrowd.privacy import Guarantee
-from dpcrowd.schemes.record_estimates import _alone
 from dpcrowd.schemes.records import RecordMessages
 from relay_support import Network, message_of
 
@@ -112,4 +111,4 @@ def test_regions_that_share_a_draw_are_known_together_only() -> None:
     """The noisy sum of a group is at its lowest region: drawn as that region alone it would be far too high."""
     groups = np.array([[0, 0, 2, 3, 3], [0, 1, 2, 3, 4]])
     table = RecordTable(np.zeros((2, 5)), np.ones(2), np.ones(2), groups)
-    assert _alone(table, np.array([0, 1])).tolist() == [[False, False, True, False, False], [True] * 5]
+    assert table.joined(np.array([0, 1])).tolist() == [[True, True, False, True, True], [False] * 5]
