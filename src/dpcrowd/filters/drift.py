@@ -41,12 +41,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats
+from dpcrowd.filters.learned_factor import LearnedFactor
 from dpcrowd.filters.offset import Fused, Offset
 
 __all__ = [
     "Drift",
     "Innovations",
-    "LearnedFactor",
+    "believed",
     "carry_drift",
     "drift_var",
     "keep_drift",
@@ -59,37 +60,10 @@ _CORRELATION = 0.9
 """rho: how much of a change is expected in the next slot again."""
 _PRIOR_SAMPLES = 4.0
 """How many samples that show no drift are believed in at the start, and how many of the other regions' count."""
-_FADING = 0.95
-"""By how much the weight of earlier samples fades with each sample."""
 _LIMIT = 3.0
 """Innovations are bounded to this many standard deviations."""
-_MOST = 100.0
-"""Upper bound of c and x."""
 _RECENT, _LASTING = 0.6, 0.95
 """By how much the weight of earlier slots fades, where offsets are concerned: over 2 or 3, and over about 20."""
-
-
-@dataclass
-class LearnedFactor:
-    """c or x as the samples alone show it, which may be below 0, and how many samples that rests on."""
-
-    value: Floats
-    weight: Floats
-
-    def believed(self) -> Floats:
-        """Return what is believed of each region: its own evidence, that of all regions, and a start at 0."""
-        total = self.weight.sum(axis=1, keepdims=True)
-        common = (self.weight * self.value).sum(axis=1, keepdims=True) / (total + _PRIOR_SAMPLES)
-        own = self.weight * self.value + _PRIOR_SAMPLES * np.maximum(common, 0.0)
-        return np.asarray(np.clip(own / (self.weight + _PRIOR_SAMPLES), 0.0, _MOST))
-
-    def learn(self, shown: Floats, basis: Floats, where: Bools) -> LearnedFactor:
-        """Return the factor after samples that show `shown`, expected to be the factor times `basis`."""
-        basis = np.where(where, basis, 0.0)
-        before = np.where(where, _FADING, 1.0) * self.weight
-        weight = before + np.square(basis)
-        total = before * self.value + np.where(where, basis * shown, 0.0)
-        return LearnedFactor(total / np.where(weight > 0.0, weight, 1.0), weight)
 
 
 class Innovations(NamedTuple):
@@ -177,9 +151,14 @@ def drift_var(drift: Drift, averaged: Floats | None = None) -> Floats:
     return np.maximum(_moved_var(drift), jump) + pulled
 
 
+def believed(factor: LearnedFactor) -> Floats:
+    """Return what is believed of c or x."""
+    return factor.believed(_PRIOR_SAMPLES, 0.0)
+
+
 def _moved_var(drift: Drift) -> Floats:
     """Return c walk + x trend."""
-    return drift.size.believed() * drift.walk + drift.slope.believed() * drift.trend
+    return believed(drift.size) * drift.walk + believed(drift.slope) * drift.trend
 
 
 def carry_drift(drift: Drift, added: Floats, transition: Floats, turnover: float, ratio: Floats | float = 1.0) -> Drift:
@@ -207,7 +186,7 @@ def carry_drift(drift: Drift, added: Floats, transition: Floats, turnover: float
 
 def learn_drift(drift: Drift, seen: Innovations) -> Drift:
     """Return the memory with what the samples of a slot show, between `carry_drift` and `keep_drift`."""
-    size, slope = drift.size.believed(), drift.slope.believed()
+    size, slope = believed(drift.size), believed(drift.slope)
     size_scale, slope_scale = np.maximum(size, 1.0), np.maximum(slope, 1.0)
     # Shares of the variance are taken at a factor of at least 1, so that no single sample has an unbounded weight.
     without = seen.variance + slope * drift.trend

@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpcrowd.arrays import Floats
+from dpcrowd.filters.learned_factor import LearnedFactor
 
 __all__ = ["Repeated", "learn_from_sample", "missed_var", "pass_slot", "start_repeated"]
 
@@ -40,12 +41,8 @@ _TREND = 0.5
 """The weight of T at the start."""
 _PRIOR_SAMPLES = 2.0
 """How many samples that agree with the start are believed in, and how many of the other regions' count."""
-_FADING = 0.95
-"""By how much the weight of earlier samples fades with each sample."""
 _LIMIT = 3.0
 """Differences are bounded to this many standard deviations."""
-_MOST = 100.0
-"""Upper bound of g."""
 
 
 @dataclass
@@ -100,18 +97,15 @@ def learn_from_sample(memory: Repeated, difference: Floats, variance: Floats) ->
     # Shares of the variance are taken at a factor of at least 1, so that no single sample has an unbounded weight.
     total = noise + np.maximum(_factor(memory), 1.0) * start
     shown = np.minimum(np.square(np.where(known, difference, 0.0)) / total, _LIMIT**2) - noise / total
-    basis = start / total
-    before = np.where(known, _FADING, 1.0) * memory.weight
-    weight = before + np.square(basis)
-    value = (before * memory.value + np.where(known, basis * shown, 0.0)) / np.where(weight > 0.0, weight, 1.0)
+    factor = LearnedFactor(memory.value, memory.weight).learn(shown, start / total, known)
     nothing = np.zeros_like(start)
-    most = _factor(replace(memory, value=value, weight=weight)) * start
+    most = _believed(factor) * start
     expected = np.where(memory.expected > 0.0, memory.expected, 1.0)
     return Repeated(
         fresh_var=np.broadcast_to(variance, start.shape),
         **dict.fromkeys(("expected", "trend", "cross"), nothing),
-        value=value,
-        weight=weight,
+        value=factor.value,
+        weight=factor.weight,
         most=np.where(known, most, memory.most),
         excess=np.where(known & (memory.expected > 0.0), np.maximum(most / expected, 1.0), memory.excess),
     )
@@ -129,8 +123,9 @@ def _at_start(memory: Repeated) -> Floats:
 
 
 def _factor(memory: Repeated) -> Floats:
-    """Return g as it is believed: the evidence of the region, that of all regions, and a start at 1."""
-    total = memory.weight.sum(axis=1, keepdims=True)
-    common = ((memory.weight * memory.value).sum(axis=1, keepdims=True) + _PRIOR_SAMPLES) / (total + _PRIOR_SAMPLES)
-    own = memory.weight * memory.value + _PRIOR_SAMPLES * np.maximum(common, 0.0)
-    return np.asarray(np.clip(own / (memory.weight + _PRIOR_SAMPLES), 0.0, _MOST))
+    """Return g as it is believed."""
+    return _believed(LearnedFactor(memory.value, memory.weight))
+
+
+def _believed(factor: LearnedFactor) -> Floats:
+    return factor.believed(_PRIOR_SAMPLES, 1.0)

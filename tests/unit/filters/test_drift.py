@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpcrowd.filters.drift import Innovations, carry_drift, drift_var, keep_drift, learn_drift, start_drift
+from dpcrowd.filters.drift import Innovations, believed, carry_drift, drift_var, keep_drift, learn_drift, start_drift
 from dpcrowd.filters.staying import kept_part
 
 Q = 100.0
@@ -42,8 +42,8 @@ def test_a_right_random_walk_keeps_its_intervals(noise_var, regions):
     truth = np.random.default_rng(2).normal(0.0, np.sqrt(Q), (120, 150, regions)).cumsum(axis=0)
     drift, covered, _ = followed(truth, noise_var)
     assert 0.93 < covered < 0.975
-    assert drift.size.believed().mean() < 0.25
-    assert drift.slope.believed().mean() < 0.1
+    assert believed(drift.size).mean() < 0.25
+    assert believed(drift.slope).mean() < 0.1
 
 
 @pytest.mark.parametrize("noise_var", [Q / 10, 20 * Q], ids=["precise", "weak"])
@@ -53,7 +53,7 @@ def test_a_trend_is_covered_after_some_samples(noise_var):
     drift, covered, plain = followed(truth, noise_var)
     assert covered > 0.9
     assert plain < 0.75
-    assert drift.slope.believed().min() > 0.2
+    assert believed(drift.slope).min() > 0.2
 
 
 def test_a_variance_that_is_too_small_is_seen_in_the_size():
@@ -62,7 +62,7 @@ def test_a_variance_that_is_too_small_is_seen_in_the_size():
     drift, covered, plain = followed(truth, Q / 10)
     assert covered > 0.9
     assert plain < 0.7
-    assert drift.size.believed().mean() > 4.0
+    assert believed(drift.size).mean() > 4.0
 
 
 def test_one_region_that_moves_on_does_not_hide_behind_calm_ones():
@@ -70,8 +70,8 @@ def test_one_region_that_moves_on_does_not_hide_behind_calm_ones():
     truth = np.zeros((120, 40, 6))
     truth[:, :, 0] = np.arange(120.0)[:, None] * np.sqrt(Q)
     drift, _, _ = followed(truth, Q / 10)
-    assert drift.slope.believed()[:, 0].min() > 0.3
-    assert drift.slope.believed()[:, 1:].max() < 0.2
+    assert believed(drift.slope)[:, 0].min() > 0.3
+    assert believed(drift.slope)[:, 1:].max() < 0.2
 
 
 def test_nothing_known_stays_a_number():
