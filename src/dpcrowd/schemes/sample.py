@@ -25,7 +25,7 @@ class Sample(Uniform):
     independent_errors = False  # an old value misses the same drift everywhere
     independent_samples = True
 
-    def _price(self, setting: Setting, slot: int) -> int:
+    def _price(self, setting: Setting) -> int:
         return setting.need_guarantee().total
 
     def _due(self, setting: Setting, slot: int) -> bool:

@@ -27,7 +27,7 @@ class Uniform(DirectScheme):
         self.check(setting)
         return DirectState(**direct_start(setting))
 
-    def _price(self, setting: Setting, slot: int) -> int:
+    def _price(self, setting: Setting) -> int:
         guarantee = setting.need_guarantee()
         return uniform(guarantee.total, guarantee.length)
 
@@ -37,7 +37,7 @@ class Uniform(DirectScheme):
     def plan(self, state: DirectState, slot: int, shares: NDArray[np.float64]) -> Plan:
         setting = state.setting
         due = np.full((setting.servers, 1), self._due(setting, slot))
-        amount = np.array([[self._price(setting, slot)]])
+        amount = np.array([[self._price(setting)]])
         return Plan(slot, shares, due, amount, noise_var(amount, setting.need_guarantee().sensitivity))
 
     def perturb(self, state: DirectState, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:

@@ -132,8 +132,8 @@ class Generous(Uniform):
         state.ledger = open_ledger(guarantee, setting.servers, setting.regions)
         return state
 
-    def _price(self, setting: Setting, slot: int) -> int:
-        return 10 * super()._price(setting, slot)
+    def _price(self, setting: Setting) -> int:
+        return 10 * super()._price(setting)
 
 
 class PerRegion(Uniform):
