@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Ints
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.ahead import moved_in_time
 from dpcrowd.filters.course import same_course
@@ -127,18 +127,18 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
     shift, mailbox = fresh.shift, state.mailbox
     kept = [number for number, place in enumerate(places) if place is not None]
     came = [place for place in places if place is not None]
-    mean, var = fresh.mean[0].copy(), fresh.mean_var[0].copy()
-    if setting.model.course is not None and setting.form == "diagonal":  # what is expected of new regions
-        mean[:], var[:] = setting.model.start(last)
+    mean, var, known = fresh.mean[0].copy(), fresh.mean_var[0].copy(), state.known[latest].copy()
     if setting.form == "matrix":
         mean, var = state.mean[latest].copy(), state.mean_var[latest].copy()
     else:
         mean[:, kept], var[:, kept] = state.mean[latest][:, came], state.mean_var[latest][:, came]
+    if setting.model.course is not None:
+        _start_from_course(mean, var, known, setting, last, new=[place is None for place in places])
     _take_scores(state, fresh, origins)
     for name, value in (
         ("mean", mean),
         ("mean_var", var),
-        ("known", state.known[latest]),
+        ("known", known),
         ("recent", state.recent[latest]),
     ):
         getattr(fresh, name)[:] = value
@@ -147,7 +147,7 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
         fresh.mean[place], fresh.mean_var[place] = moved
     base = moved_in_time(mean, var, setting.model, last, max(last - fresh.lag, -1))
     fresh.base, fresh.base_var = (part.copy() for part in base)
-    fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
+    fresh.base_known, fresh.base_recent = known, state.recent[latest].copy()
     reset_banks(fresh)
     if state.cross is not None and fresh.cross is not None:
         cross = np.zeros((*fresh.cross.shape[1:3], state.setting.regions))
@@ -162,6 +162,19 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
         fresh.mailbox.late, fresh.mailbox.unknown = mailbox.late, mailbox.unknown
         fresh.mailbox.open_accounts(last + 1, last)
     return fresh
+
+
+def _start_from_course(
+    mean: Floats, var: Floats, known: Bools, setting: Setting, slot: int, new: Sequence[bool]
+) -> None:
+    """Let what is not known yet start with what the expected course says of a slot, in place; `new`: new regions."""
+    expected, expected_var = setting.model.start(slot)
+    if setting.form == "matrix":
+        mean[~known], var[~known] = expected, np.diag(expected_var)
+    else:
+        unknown = np.array(new) | ~np.isfinite(var)
+        mean[:], var[:] = np.where(unknown, expected, mean), np.where(unknown, expected_var, var)
+    known[:] = True
 
 
 def _take_scores(state: RelayState, fresh: RelayState, origins: Places) -> None:

@@ -5,8 +5,13 @@ are regions is not declared anywhere: starting the scheme with one more region s
 that stay keep their numbers (of a covariance, the marginal: rows and columns), and a new region has the scheme's start
 values. Everything else belongs to the server and continues unchanged, its ledger above all.
 
-Three things are not a question of axes:
-- What still has the start value of the old setting (the price of a sample) gets the start value of the new one.
+Four things are not a question of axes:
+- What still has the start value of the old setting (the price of a sample) gets the start value of the new one. This
+  does not hold for the filter's own arrays: with a model, estimates are known before the first slot, and that they
+  still are is no sign that nothing has happened.
+- What a filter remembers of errors that it does not know of depends on the setting: it divides sums of groups only
+  without a model, and users stay only where the turnover is below 1. A memory that the new setting has and the old one
+  had not begins anew; what one that goes has added to the variance stays in it.
 - The number of past releases for the grouping is one number for all regions, and a new region has none: the server
   groups again when it has released every region that many times.
 - A covariance cannot express "no information" about one region alone. A new region gets a variance beyond any that it
@@ -25,7 +30,9 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Bools
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.drift import start_drift
 from dpcrowd.filters.learning import beliefs_of, reset_bank
+from dpcrowd.filters.mixed import start_mixed
 from dpcrowd.privacy import Ledger
 from dpcrowd.schemes.base import Release, Scheme, Setting
 from dpcrowd.schemes.filtering import FilterState
@@ -39,6 +46,9 @@ Places = Sequence[int | None]
 _COUNT_OF_RELEASES = "state.filled"
 _SLOT_OF_POSTERIOR = "state.slot"
 _BANK = "state.bank"
+_FILTER = frozenset(part.name for part in fields(FilterState) if part.name not in ("setting", "ledger"))
+_MEMORIES = ("staying", "divided", "drift", "mixed")
+"""Fields of a `FilterState` that it has under some settings only."""
 # A blank region's variance, in squares of the total crowd: far above any count, and far below what would drown the
 # other regions in rounding where people move between them.
 _WIDE = 1e6
@@ -74,11 +84,11 @@ class Run:
         return pack(self._start(setting), "state")
 
 
-def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places, slot: int = -1) -> tuple[Any, Bools]:
+def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places, slot: int) -> tuple[Any, Bools]:
     """Return the state with which `new` continues from a `state` of `old`, and which of its regions are blank.
 
     places  for each region of `new` its number in `old`; None: a new region
-    slot    the last slot of the state
+    slot    the last slot of the state; -1: it is the state before the first slot
     """
     check_transfer(old, new, places)
     saved, began, fresh = (_without_bank(part) for part in (pack(state, "state"), old.arrays(), new.arrays()))
@@ -87,6 +97,7 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places, slot:
         part.pop(_SLOT_OF_POSTERIOR, None)
         if new.setting.model.course is not None:
             part[_SLOT_OF_POSTERIOR] = np.array(slot if part is saved else -1)
+    begins = _fit_memories(saved, fresh)
     if saved.keys() != fresh.keys():
         raise BadInput(f"the state to take over lacks or adds {sorted(saved.keys() ^ fresh.keys())}: start anew.")
     stay = [number for number, place in enumerate(places) if place is not None]
@@ -95,8 +106,9 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places, slot:
     for name, array in saved.items():
         axes = [axis for axis, size in enumerate(fresh[name].shape) if wider[name].shape[axis] != size]
         _check_sizes(name, array, fresh[name], axes)
-        untouched = array.tobytes() == began[name].tobytes()
-        arrays[name] = fresh[name] if untouched else _moved(array, fresh[name], axes, came, stay)
+        of_filter = _field(name) in _FILTER
+        anew = slot < 0 or _field(name) in begins if of_filter else array.tobytes() == began[name].tobytes()
+        arrays[name] = fresh[name] if anew else _moved(array, fresh[name], axes, came, stay)
     if len(stay) < len(places) and _COUNT_OF_RELEASES in arrays:
         arrays[_COUNT_OF_RELEASES] = fresh[_COUNT_OF_RELEASES]
     now_blank = np.zeros(len(places), dtype=np.bool_)
@@ -104,12 +116,47 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places, slot:
         _start_from_course(arrays, places, blank, new)
     elif new.setting.form == "matrix":
         now_blank = _widen(arrays, places, blank, new)
-    if new.setting.learn and new.setting.form == "diagonal":  # learning begins anew
-        bank = reset_bank(arrays["state.posterior"], arrays["state.posterior_var"], beliefs_of(new.setting.model))
-        arrays |= pack(bank, _BANK)
+    if "drift" in begins:
+        arrays |= pack(start_drift(arrays["state.posterior_var"]), "state.drift")
+    if "mixed" in begins:
+        arrays |= pack(start_mixed(arrays["state.posterior_var"]), "state.mixed")
     new_state = new.start()
+    _learn_anew(new_state, arrays, slot)
     load_into(new_state, arrays, "state")
     return new_state, now_blank
+
+
+def _learn_anew(state: Any, arrays: Arrays, slot: int) -> None:
+    """Let the filters that learn, if there are any, begin with the estimates after a slot, in place."""
+    if state.bank is None:
+        return
+    if slot >= 0:
+        beliefs = beliefs_of(state.setting.model)
+        state.bank = reset_bank(arrays["state.posterior"], arrays["state.posterior_var"], beliefs)
+    arrays |= pack(state.bank, _BANK)
+
+
+def _field(name: str) -> str:
+    """Return the field of the state that an array belongs to."""
+    return name.split(".")[1]
+
+
+def _fit_memories(saved: Arrays, fresh: Arrays) -> set[str]:
+    """Let the saved arrays have the memories of the new setting, in place; return those that begin anew."""
+    had, has = ({_field(name) for name in part if _field(name) in _MEMORIES} for part in (saved, fresh))
+    for name in [name for name in saved if _field(name) in had - has]:
+        extra = None
+        if name == "state.staying.extra":
+            extra = saved[name]
+        if name == "state.divided.deviation":
+            extra = np.square(saved[name])
+        if extra is not None:
+            for variance in ("state.posterior_var", "state.mixed.shared", "state.mixed.var", "state.drift.last_var"):
+                if variance in saved:
+                    saved[variance] = saved[variance] + extra
+        del saved[name]
+    saved |= {name: array for name, array in fresh.items() if _field(name) in has - had}
+    return has - had
 
 
 def _without_bank(arrays: Arrays) -> Arrays:
