@@ -242,7 +242,7 @@ class KnownRevisions:
 
 
 def go_on(revision: Revision, state: bytes, before: Revision | None, account: Account | None) -> tuple[Server, str]:
-    """Return a server with a saved state, as far as that fits this revision, and a sentence on it.
+    """Return a server with a saved state, as far as that fits this revision, and a sentence on it, or two.
 
     before  the revision under which the state was saved, if that is another one
     """
@@ -250,8 +250,8 @@ def go_on(revision: Revision, state: bytes, before: Revision | None, account: Ac
     try:
         server.restore(state)
         return server, f"goes on after slot {server.slot}."
-    except BadInput:
-        server = revision.make_server(account)
+    except BadInput as error:
+        server, reason = revision.make_server(account), str(error)
     if before is not None:
         old = {region: place for place, region in enumerate(before.view.regions)}
         names = revision.view.regions
@@ -260,9 +260,9 @@ def go_on(revision: Revision, state: bytes, before: Revision | None, account: Ac
             server.take_over(state, before.make_server(account), [old.get(region) for region in names], origins)
             new = len(set(names) - old.keys())
             return server, f"goes on after slot {server.slot}" + (f"; {new} new regions." if new else ".")
-        except BadInput:
-            server = revision.make_server(account)
-    return server, "the configuration has changed: estimates begin anew, what was spent stays spent."
+        except BadInput as error:
+            server, reason = revision.make_server(account), str(error)
+    return server, f"estimates begin anew, what was spent stays spent. The reason: {reason}"
 
 
 def begin_horizon(server: Server) -> str:
