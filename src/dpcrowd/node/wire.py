@@ -378,7 +378,8 @@ def decode(
     if head.digest != digest:
         raise MessageRefused(
             "other-configuration",
-            f"{who} runs another configuration: {head.digest.hex()[:32]}, here {digest.hex()}. Compare network.toml.",
+            f"{who} runs another configuration: {head.digest.hex()[:32]}, here {digest.hex()}. "
+            "Compare network.toml, and the model file if it names one.",
         )
     try:
         body = _body_of(envelope)

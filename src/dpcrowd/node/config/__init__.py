@@ -4,7 +4,7 @@ from dpcrowd.node.config.digest import DIGEST_BYTES, digest
 from dpcrowd.node.config.network import NetworkConfig
 from dpcrowd.node.config.node import NodeConfig
 from dpcrowd.node.config.read import load_network, load_node, load_pair, network_text, parse_network, parse_node
-from dpcrowd.node.config.revision import check_member, check_next
+from dpcrowd.node.config.revision import check_member, check_next, only_model_differs
 from dpcrowd.node.config.tokens import Right, token_hash
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "load_node",
     "load_pair",
     "network_text",
+    "only_model_differs",
     "parse_network",
     "parse_node",
     "token_hash",

@@ -10,15 +10,21 @@ change how often servers sample and how far and how long records travel.
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from dpcrowd.errors import BadInput
+from dpcrowd.node.config.digest import canonical
 from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.node.config.network import NetworkConfig
 
-__all__ = ["check_member", "check_next"]
+__all__ = ["check_member", "check_next", "differing_settings", "only_model_differs"]
 
 _FREE_IN_SCHEME = {"process_var", "transition", "beta", "model", "learn"}
 _FREE_IN_RELAY = {"samples", "interval", "reach", "lag", "guard", "turnover", "share_width", "meetings", "groups"}
 _NAMED = 24
+_MOST_DIFFERENCES = 5
 
 
 def check_next(current: NetworkConfig, following: NetworkConfig, where: str = "network.toml") -> None:
@@ -45,13 +51,39 @@ def check_member(network: NetworkConfig, server: str, where: str = "network.toml
     )
 
 
+def differing_settings(one: NetworkConfig, other: NetworkConfig) -> list[str]:
+    """Return the names of the settings in which two files differ, as far as that matters to other servers.
+
+    What servers compute themselves, with the levels of a model say, does not count as a setting.
+    """
+    names = []
+    first, second = (msgspec.json.decode(canonical(network)) for network in (one, other))
+    for section in sorted(first.keys() | second.keys()):
+        before, now = first.get(section), second.get(section)
+        if not isinstance(before, dict) or not isinstance(now, dict):
+            names += [section] if before != now else []
+            continue
+        names += [f"{section}.{name}" for name in sorted(before.keys() | now.keys()) if _differ(before, now, name)]
+    computed = {f"scheme.{name}" for name in ("samples", "reach") if _same_setting(one, other, name)}
+    return [name for name in names if name not in computed]
+
+
+def _differ(before: dict[str, Any], now: dict[str, Any], name: str) -> bool:
+    return (name in before) != (name in now) or before.get(name) != now.get(name)
+
+
+def _same_setting(one: NetworkConfig, other: NetworkConfig, name: str) -> bool:
+    return bool(getattr(one.method, name) == getattr(other.method, name))
+
+
+def only_model_differs(one: NetworkConfig, other: NetworkConfig) -> bool:
+    """Whether two files of network.toml are the same and only the model files that they name differ."""
+    return differing_settings(one, other) == ["scheme.model"] and None not in (one.fitted, other.fitted)
+
+
 def _check(current: NetworkConfig, following: NetworkConfig) -> None:
     if following.revision <= current.revision:
-        raise InvalidValue(
-            "network.revision",
-            f"given {following.revision}, but the file differs from revision {current.revision}, which is in use; "
-            "allowed: a higher number for a changed file.",
-        )
+        raise InvalidValue("network.revision", _same_revision(current, following))
     if following.valid_from_slot <= current.valid_from_slot:
         given = f"given {following.valid_from_slot}"
         if following.valid_from_slot == 0:
@@ -82,6 +114,24 @@ def _check(current: NetworkConfig, following: NetworkConfig) -> None:
     for name in current.method.__struct_fields__:
         if name not in free:
             _check_same(f"scheme.{name}", getattr(current.method, name), getattr(following.method, name))
+
+
+def _same_revision(current: NetworkConfig, following: NetworkConfig) -> str:
+    """Return why a file whose revision is not above that of the one in use cannot follow it."""
+    given = f"given {following.revision}, but"
+    if only_model_differs(current, following):
+        return (
+            f"{given} the model file is another one than that of revision {current.revision}, which is in use, while "
+            "network.toml is the same; put back the model file that all servers have, or give a higher number for a "
+            "changed model. A corrected file with the same number is taken when the server starts, as long as no "
+            "neighbour has accepted the one before."
+        )
+    names = differing_settings(current, following)
+    more = f" and {len(names) - _MOST_DIFFERENCES} more" if len(names) > _MOST_DIFFERENCES else ""
+    return (
+        f"{given} the file differs from revision {current.revision}, which is in use, in "
+        f"{', '.join(names[:_MOST_DIFFERENCES])}{more}; allowed: a higher number for a changed file."
+    )
 
 
 def _check_same(path: str, current: object, following: object) -> None:

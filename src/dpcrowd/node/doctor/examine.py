@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpcrowd.errors import DpcrowdError
+from dpcrowd.models.file import model_digest
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair
 from dpcrowd.node.doctor.clock_checks import check_clock, check_synchronised
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
@@ -26,6 +27,7 @@ from dpcrowd.node.doctor.server_checks import (
     check_schedule,
 )
 from dpcrowd.node.live.revisions import current_revision
+from dpcrowd.node.storage import Storage
 
 __all__ = ["examine"]
 
@@ -42,7 +44,7 @@ def examine(
     at_ns = time.time_ns() if now_ns is None else now_ns
     try:
         node, network = load_pair(path)
-        revisions = current_revision(node, network, at_ns)
+        revisions = current_revision(node, network, at_ns, _heard_until(node, network))
     except DpcrowdError as error:
         fix = "Correct the file; 'dpcrowd node schema' describes every setting."
         if not path.exists():
@@ -59,7 +61,7 @@ def examine(
     ledger, running = read_ledger(node, current, at_ns), running_process(node.data)
     lost_folder = [] if running is not None or ask is None else list(check_lost_folder(node, ask))
     return [
-        *_check_configuration(node, current, revisions.following),
+        *_check_configuration(node, current, revisions.following, revisions.corrected),
         *check_certificate(node, current, datetime.fromtimestamp(at_ns / 1e9, UTC)),
         *check_https(node, datetime.fromtimestamp(at_ns / 1e9, UTC)),
         *check_files(node),
@@ -77,11 +79,27 @@ def examine(
     ]
 
 
+def _heard_until(node: NodeConfig, network: NetworkConfig) -> int | None:
+    """Return the last slot in which a neighbour has reported something new; None: the node runs, or nobody can know."""
+    if running_process(node.data) is not None:
+        return None
+    try:
+        with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
+            return storage.memory.heard_until()
+    except (DpcrowdError, OSError):  # the check of the ledger says what is wrong with it
+        return None
+
+
 def _check_configuration(
-    node: NodeConfig, network: NetworkConfig, following: NetworkConfig | None
+    node: NodeConfig, network: NetworkConfig, following: NetworkConfig | None, corrected: bool
 ) -> Iterator[Finding]:
     text = f"'{node.server}' of '{network.id}', revision {network.revision}, digest {digest(network).hex()}."
     yield passed("configuration", text)
+    if corrected:
+        text = "the model file is another one than when the node ran last; it is used from the next start on, since no"
+        yield note("configuration", f"{text} neighbour has accepted the one before.")
+    if network.fitted is not None:
+        yield passed("configuration", f"the model has the digest {model_digest(network.fitted)[:32]}.")
     if following is not None:
         text = f"network.toml is already at revision {following.revision}, digest {digest(following).hex()}"
         yield note("configuration", f"{text}, which is valid from slot {following.valid_from_slot} on.")

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from dpcrowd.errors import DpcrowdError
+from dpcrowd.models.file import model_digest
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.doctor.clock_checks import compare_clocks
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
@@ -67,6 +68,9 @@ def _judge(
         if theirs != mine:
             text = f"'{name}' has a different network.toml: digest {theirs.hex()[:32]}, here {mine.hex()}."
             fix = f"Compare the two files, value by value; this server has revision {network.revision}."
+            if network.fitted is not None:
+                model = model_digest(network.fitted)[:32]
+                fix = f"{fix} If they are the same, the model files differ: the model here has the digest {model}."
             yield problem("digest", text, fix)
             return
         body = _decode(network, name, payload)

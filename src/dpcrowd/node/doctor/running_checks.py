@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from dpcrowd.errors import BadInput, DpcrowdError
+from dpcrowd.models.file import model_digest
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.doctor.clock_checks import ACCEPT, compare_clocks
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
@@ -111,9 +112,11 @@ def _check_digest(network: NetworkConfig, status: dict[str, Any]) -> Iterator[Fi
             yield note("digest", f"{text}, {last}.")
             continue
         different.append(name)
-        yield problem(
-            "digest", f"{text}.", f"Compare with '{name}': this file has revision {network.revision}, {mine}."
-        )
+        fix = f"Compare with '{name}': this file has revision {network.revision}, {mine}."
+        if network.fitted is not None:
+            model = model_digest(network.fitted)[:32]
+            fix = f"{fix} If the files are the same, the models differ: the one here has the digest {model}."
+        yield problem("digest", f"{text}.", fix)
     if not different:
         yield passed("digest", f"no neighbour is refused for a different network.toml (digest {mine}).")
 

@@ -34,7 +34,10 @@ def open_node(path: Path) -> Iterator[LiveNode]:
     with Storage.open(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
         transport = ZenohTransport(network.id, tls, node.listen.transport)
-        revisions = current_revision(node, network, time.time_ns())
+        revisions = current_revision(node, network, time.time_ns(), storage.memory.heard_until())
+        if revisions.corrected:
+            text = "revision %d goes on with another model file: no neighbour has accepted the one before."
+            log.warning(text, network.revision, extra={"event": "revision"})
         _log_damage(storage.journal, revisions.current)
         live = LiveNode(
             node,

@@ -4,6 +4,11 @@ The operator replaces network.toml before the new revision is valid. Until then,
 use is kept in the data folder; from a reload to its first slot the next one is kept as well, since network.toml may
 change again; and the one before, whose estimates are taken over, for a crash right after that.
 
+The copy also shows that a file was changed without a new number, which is refused. There is one exception: a model file
+that is corrected before any neighbour has accepted the wrong one. Nobody else has used that configuration, budget and
+ledger do not depend on it, and without the exception a server that once started with the wrong model file could not
+start with the right one.
+
 Where servers pass records on, a record of an earlier slot is checked by the revision that was valid then, also after a
 restart. So earlier revisions are kept for as long as records of theirs can count. The name of such a copy says up to
 which slot it was valid, and its digest, so that a copy that was damaged or changed is not used.
@@ -18,7 +23,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network, network_text, parse_network
+from dpcrowd.node.config import (
+    NetworkConfig,
+    NodeConfig,
+    check_next,
+    digest,
+    load_network,
+    network_text,
+    only_model_differs,
+    parse_network,
+)
 
 __all__ = ["Revisions", "current_revision", "differences", "keep_current", "keep_next", "take_next", "text_of"]
 
@@ -37,23 +51,40 @@ class Revisions:
     before     the revision whose state may still be in the folder
     following  what network.toml holds already, if it is not valid yet
     earlier    those that were valid before the current one, oldest first, without a gap, as far as they are kept
+    corrected  whether it is the current one with another model than when the node ran last
     """
 
     current: NetworkConfig
     before: NetworkConfig | None = None
     following: NetworkConfig | None = None
     earlier: tuple[NetworkConfig, ...] = ()
+    corrected: bool = False
 
 
-def current_revision(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Revisions:
-    """Return what is valid now: network.toml, or the copy beside the ledger while network.toml is ahead of time."""
+def current_revision(
+    node: NodeConfig, network: NetworkConfig, now_ns: int, heard_until: int | None = None
+) -> Revisions:
+    """Return what is valid now: network.toml, or the copy beside the ledger while network.toml is ahead of time.
+
+    heard_until  the last slot in which a neighbour, which then had the same configuration, has reported something new
+                 of its ledger; -1: none ever has; None: that is not known
+    """
     used, older = _read_stored(node, CURRENT, network), _read_stored(node, BEFORE, network)
     if used is None or digest(used) == digest(network):
         return Revisions(network, before=older, earlier=_earlier(node, network, older))
+    if heard_until is not None and heard_until < used.valid_from_slot and _is_corrected(used, network):
+        # A relay server's estimates would contain records that nobody else has: it begins anew, and asks neighbours.
+        before = used if network.relay is None else None
+        return Revisions(network, before=before, earlier=_earlier(node, network, older), corrected=True)
     check_next(used, network)  # whoever changes the promise must not do so under the name of the old one
     if network.valid_from_slot <= network.clock().slot_of(now_ns - network.grace_ns):
         return Revisions(network, before=used, earlier=(*_earlier(node, used, older), used))
     return Revisions(used, before=older, following=network, earlier=_earlier(node, used, older))
+
+
+def _is_corrected(used: NetworkConfig, network: NetworkConfig) -> bool:
+    """Whether a file is that of the revision in use, with another model."""
+    return used.revision == network.revision and only_model_differs(used, network)
 
 
 def _earlier(node: NodeConfig, current: NetworkConfig, before: NetworkConfig | None) -> tuple[NetworkConfig, ...]:

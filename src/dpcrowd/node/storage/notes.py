@@ -109,6 +109,10 @@ class Memory:
         )
         return {name: (slot, counter, proof, since) for name, slot, counter, proof, since in rows}
 
+    def heard_until(self) -> int:
+        """Return the last slot in which a neighbour has reported a new counter; -1: none ever has reported one."""
+        return max((slot for slot, _, _, _ in self.remembered().values()), default=-1)
+
     def complete_until(self) -> int | None:
         """Return the last slot up to which the own ledger was known to be complete; None in a folder of version 0.1."""
         row = self._reader.row("SELECT until_slot FROM complete WHERE network = ?", (self._network,))
