@@ -25,7 +25,7 @@ __all__ = ["model_digest", "model_text", "parse_model", "read_model", "time_text
 KIND = "ar1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDTH = 118
-_LARGEST_ERROR = 1e18
+_LARGEST = 1e18
 _REMEDY = "give a file that 'dpcrowd fit' wrote"
 _KEYS = {
     "model": (
@@ -49,7 +49,10 @@ _COMMENTS = {
     "transition": "a: the part of a deviation that is left after one slot",
 }
 
-# The comments are part of the digest, so those of models of earlier versions stay as they were.
+# The comments of earlier versions are part of the digest, so those stay as they were; a file has better ones.
+_WRITTEN = {
+    "first": "fitted on `slots` slots from number `first` of the series on, whose time is `begins`",
+}
 _RELATIVE = (
     "relative: deviations are in proportion to the expected count; of what a slot adds, per expected person squared"
 )
@@ -70,7 +73,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
 def parse_model(text: str, file: str) -> Model:
     """Return the model of a file's text; `file` is its name in messages."""
     try:
-        sections = tomllib.loads(text)
+        sections = tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"model file '{file}' is not TOML: {error}; {_REMEDY}.") from None
     if "tuned" in sections:
@@ -156,7 +159,7 @@ def _scores(section: dict[str, Any], file: str) -> Scores:
     if not _is_whole(section["slots"], 0):
         raise BadInput(f"'slots' in [scores] of {file} is {section['slots']!r}; allowed: a whole number from 0.")
     for key in ("error", "past"):
-        if section[key] < 0.0 or section[key] > _LARGEST_ERROR:  # neither is true of nan
+        if section[key] < 0.0 or section[key] > _LARGEST:  # neither is true of nan
             raise BadInput(f"'{key}' in [scores] of {file} is {section[key]!r}; allowed: from 0 to 1e18, or nan.")
     for key in ("coverage", "past_coverage"):
         if section[key] < 0.0 or section[key] > 1.0:  # neither is true of nan
@@ -201,7 +204,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _number(value: Any, what: str, file: str, least: float) -> float:
-    if not _is_number(value) or not least <= value <= 1e18:
+    if not _is_number(value) or not least <= value <= _LARGEST:
         raise BadInput(f"{what} in {file} is {value!r}; allowed: a finite number from {least:g} to 1e18.")
     return float(value)
 
@@ -227,9 +230,11 @@ def _moment(value: Any, file: str) -> int | None:
         return None
     try:
         moment = datetime.fromisoformat(value)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError):
         raise BadInput(f"begins of {file} is {value!r}; allowed: a time such as 2026-01-01T00:00:00Z.") from None
+    except OverflowError:
+        raise BadInput(f"begins of {file} is {value!r}; allowed: a time in the years 1 to 9999, in UTC.") from None
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -240,6 +245,10 @@ def time_text(micros: int) -> str:
 
 def model_text(model: Model) -> str:
     """Return the text of the file; equal models give equal text."""
+    return _text(model, _COMMENTS | _WRITTEN)
+
+
+def _text(model: Model, comments: dict[str, str]) -> str:
     lines = [
         "# A process model from `dpcrowd fit`: what is known of a crowd before any record of it. It is public.",
         "",
@@ -260,7 +269,7 @@ def model_text(model: Model) -> str:
         "reason": model.reason or None,
         "region_correlation": model.region_correlation,
     }
-    comments = _COMMENTS | ({"variance": _RELATIVE} if model.variance == "relative" else {})
+    comments = comments | ({"variance": _RELATIVE} if model.variance == "relative" else {})
     lines += _entries(head.items(), comments)
     lines += ["", "[scores]", *_entries(((key, getattr(model.scores, key)) for key in _KEYS["scores"]), comments)]
     for number, (region, change) in enumerate(zip(model.regions, model.change_var, strict=True)):
@@ -278,12 +287,24 @@ def model_text(model: Model) -> str:
 
 def model_digest(model: Model) -> str:
     """Return a digest of what the model says, of its source and of its span; its layout makes no difference."""
-    return hashlib.sha256(model_text(model).encode()).hexdigest()
+    return hashlib.sha256(_text(model, _COMMENTS).encode()).hexdigest()
 
 
 def write_model(model: Model, path: str | os.PathLike[str]) -> Path:
-    """Write the file, completely or not at all, and return its path."""
+    """Write the file, completely or not at all, and return its path; refuse numbers that it could not be read with."""
     file = Path(path)
+    for region, change in zip(model.regions, model.change_var, strict=True):
+        for what, values in (
+            ("change_var", (change,)),
+            ("level", (region.level,)),
+            ("variance", (region.variance,)),
+            ("profile", region.profile),
+        ):
+            if not all(0.0 <= value <= _LARGEST for value in values):
+                raise BadInput(
+                    f"cannot write '{file}': {what} of region '{region.name}' is {max(values):g}, and a model holds "
+                    f"numbers up to {_LARGEST:g}; are these counts of people?"
+                )
     partial = file.with_name(file.name + ".part")
     try:
         partial.write_text(model_text(model), encoding="utf-8", newline="\n")

@@ -115,7 +115,7 @@ class Model:
 
     def __post_init__(self) -> None:
         """Refuse a model without a source: nobody would know whether it costs no privacy budget."""
-        if not self.source.strip():
+        if not any(character.isalnum() for character in self.source):
             raise BadInput(
                 f"{self.file} has no source; a model has to say why it costs no privacy budget. Fit it with 'dpcrowd "
                 "fit --source TEXT' on published data, on people outside the promise, or on earlier releases."

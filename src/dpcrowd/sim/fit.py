@@ -136,9 +136,9 @@ def _from_array(counts: list[Any] | NDArray[Any], options: dict[str, Any]) -> Da
 
 
 def checked_source(source: str) -> str:
-    """Return why fitting costs no privacy budget; refuse an empty text, one of several lines, and anything else."""
+    """Return why fitting costs no privacy budget; refuse a text without a word, one of several lines, and all else."""
     value: object = source
-    if isinstance(value, str) and value.strip():
+    if isinstance(value, str) and any(character.isalnum() for character in value):
         text = value.strip()
         for place, character in enumerate(text):
             if unicodedata.category(character) in _CONTROLS:  # servers print it in logs, and on terminals
@@ -147,7 +147,7 @@ def checked_source(source: str) -> str:
                     f"{place + 1}; write it as one line of plain text."
                 )
         return text
-    problem = "empty" if isinstance(value, str) else f"{value!r}, which is not a text"
+    problem = "without a letter or digit" if isinstance(value, str) else f"{value!r}, which is not a text"
     raise BadInput(
         f"the source is {problem}; say why fitting on these data costs no privacy budget: published data, people whom "
         "the promise does not cover, or earlier releases."

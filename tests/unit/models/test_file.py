@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +90,7 @@ change_var = 30.0
 profile = [10.0, 30.0]
 """
     model = parse_model(text, "m.toml")
-    assert model_text(model) == text
+    assert model_digest(model) == hashlib.sha256(text.encode()).hexdigest()
     course = model.process_model(["hall"], None).course
     assert course is not None
     assert course.scale is None
@@ -210,3 +211,48 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_model(tmp_path / "image.toml")
     with pytest.raises(BadInput, match="cannot write"):
         write_model(fitted(), tmp_path / "nowhere" / "model.toml")
+
+
+@pytest.mark.parametrize("begins", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_beginning_outside_the_calendar_is_refused(begins: str) -> None:
+    """It is a time as text, and none in UTC: whoever computed with it later would end with an error of its own."""
+    lines = model_text(fitted()).splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("digest = "))
+    text = "\n".join([*lines[:place], f'begins = "{begins}"', *lines[place:]])
+    with pytest.raises(BadInput, match=r"begins of m\.toml is '.*'; allowed: a time in the years 1 to 9999, in UTC"):
+        parse_model(text, "m.toml")
+    for allowed in ("0001-01-01T00:00:00Z", "9999-12-31T09:59:59-14:00"):
+        model = parse_model(text.replace(begins, allowed), "m.toml")
+        assert model_digest(parse_model(model_text(model), "m.toml")) == model_digest(model)
+
+
+def test_a_mark_of_the_encoding_is_no_fault(tmp_path: Path) -> None:
+    """Some editors put it in front of every file."""
+    model, path = fitted(), tmp_path / "model.toml"
+    path.write_text("\ufeff" + model_text(model), encoding="utf-8")
+    assert model_digest(read_model(path)) == model_digest(model)
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path: Path) -> None:
+    """A file that `fit` has written and no server takes would be found when the network is set up."""
+    counts = np.random.default_rng(0).poisson(20, (60, 2)) * 10**9
+    model, path = dpcrowd.fit(counts_from_array(counts, regions=["hall", "garden"]), source="x"), tmp_path / "m.toml"
+    with pytest.raises(BadInput, match=r"cannot write '.*m\.toml': .* of region 'hall' is .*, and a model holds"):
+        write_model(model, path)
+    assert not path.exists()
+    assert read_model(write_model(fitted(), path)).names == ("hall", "garden")
+
+
+@pytest.mark.parametrize("source", [".", "--", "\u200b", "\u00a0?"])
+def test_a_source_has_a_word(source: str) -> None:
+    """It is an assertion that others rely on; a full stop asserts nothing."""
+    with pytest.raises(BadInput, match="the source is without a letter or digit; say why"):
+        dpcrowd.fit(np.ones((40, 2)), source=source)
+    with pytest.raises(BadInput, match="has no source"):
+        replace(fitted(), source=source)
+    assert replace(fitted(), source="市").source == "市"
+
+
+def test_the_comment_says_what_the_time_is_of() -> None:
+    """With a span, the series begins earlier; the digest of models of earlier versions stays."""
+    assert "from number `first` of the series on, whose time is `begins`" in model_text(fitted())

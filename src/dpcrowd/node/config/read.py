@@ -49,7 +49,9 @@ T = TypeVar("T")
 _WHERE = re.compile(r"^(?P<text>.*?)(?: - at `\$(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
-_MODEL = re.compile(r"""^[ \t]*model[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*')""", re.MULTILINE)
+_ONE_LINE = r"""("{3}[^"\n]*"{3}|'{3}[^'\n]*'{3}|"[^"\n]*"(?!")|'[^'\n]*'(?!'))"""
+"""A text of TOML on one line, in any of its kinds of quotation marks."""
+_MODEL = re.compile(rf"^[ \t]*model[ \t]*=[ \t]*{_ONE_LINE}", re.MULTILINE)
 _SHOWN = 60
 _LONGEST = 1_500
 _LARGEST = 64 << 20
@@ -93,7 +95,7 @@ def network_text(path: str | os.PathLike[str]) -> str:
         raise BadInput(f"{where}: scheme.model: write it as a line of its own in [scheme]: model = {json.dumps(name)}")
     file = Path(path).absolute().parent / name
     try:
-        content = read_text(file)
+        content = read_text(file).removeprefix("\ufeff")
         if "\n" in content:
             parse_model(content, str(file))  # here, since the text alone does not say where it comes from
     except BadInput as error:

@@ -111,6 +111,21 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
         load_network(path)
 
 
+@pytest.mark.parametrize("name", ['"""model.toml"""', "'''model.toml'''", "'model.toml'", '"model.toml"  # ours'])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_its_name_may_be_in_any_quotation_marks(tmp_path: Path, name: str, mark: str) -> None:
+    """The text of the file takes the place of its name: half a name that stayed was reported as a broken file."""
+    path, model = write(tmp_path), tmp_path / "model.toml"
+    before = digest(load_network(path))
+    model.write_text(mark + model.read_text(encoding="utf-8"), encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"model.toml"', name), encoding="utf-8")
+    assert digest(load_network(path)) == before
+    path.write_text(text.replace('"model.toml"', '"""\nmodel.toml"""'), encoding="utf-8")
+    with pytest.raises(BadInput, match=r'scheme.model: write it as a line of its own in \[scheme\]: model = "model'):
+        load_network(path)
+
+
 @pytest.mark.parametrize(
     ("content", "fault"), [("[model\n", " is not TOML"), ("[scores]\n", " has no section"), ("[mdel]\n", "'mdel'")]
 )
