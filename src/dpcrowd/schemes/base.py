@@ -33,6 +33,7 @@ from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.tuning import Tuning
 
 __all__ = [
+    "LEAST_SHARE_WIDTH",
     "Z95",
     "Form",
     "Peers",
@@ -42,6 +43,7 @@ __all__ = [
     "Scheme",
     "Setting",
     "any_region",
+    "check_share_width",
     "every_region",
     "half_width",
     "run_slot",
@@ -50,6 +52,19 @@ __all__ = [
 Form = Literal["diagonal", "matrix"]
 
 Z95 = 1.959963984540054
+
+LEAST_SHARE_WIDTH = 1e-6
+"""The smallest share width above 0: 1 in a million."""
+
+
+def check_share_width(width: float) -> None:
+    """Refuse a share width that is none, or so small that a filter divides by what rounding leaves of its square."""
+    if width == 0.0 or LEAST_SHARE_WIDTH <= width <= 1.0:
+        return
+    raise BadInput(
+        f"share_width={width!r}; allowed: from 0 (shares are right) to 1, and not between 0 and "
+        f"{LEAST_SHARE_WIDTH:g}, where there would be nothing to learn."
+    )
 
 
 def half_width(variance: Floats, factor: float = Z95) -> Floats:
@@ -122,8 +137,7 @@ class Setting:
                 raise unknown_name(kind, value, allowed)
         if not 0.0 < self.turnover <= 1.0:
             raise BadInput(f"turnover={self.turnover!r}; allowed: above 0 and at most 1.")
-        if not 0.0 <= self.share_width <= 1.0:
-            raise BadInput(f"share_width={self.share_width!r}; allowed: from 0 (shares are right) to 1.")
+        check_share_width(self.share_width)
         check_engine(self.engine)
 
     @property

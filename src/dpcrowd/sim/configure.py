@@ -16,7 +16,7 @@ from dpcrowd.models.model import Model
 from dpcrowd.models.season import SECOND
 from dpcrowd.plugins import make_scheme
 from dpcrowd.privacy import Accounting, Users
-from dpcrowd.schemes.base import Form, Scheme
+from dpcrowd.schemes.base import Form, Scheme, check_share_width
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.tuning import Tuning
@@ -338,6 +338,7 @@ def _prepare_learning(
 ) -> float:
     """Return the share width; above 0, let relay have the reach with which shares can be learned, or say why not."""
     share_width = 0.0 if share_width is None else checked_share_width(share_width)
+    check_share_width(share_width)
     if share_width == 0.0:
         return share_width
     if not any(scheme == Relay.name or isinstance(scheme, Relay) for _, scheme in labelled):

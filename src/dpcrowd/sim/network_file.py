@@ -24,6 +24,7 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.models.file import parse_model, read_model
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SECOND, SlotTimes
+from dpcrowd.schemes.base import check_share_width
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.shares import without_rounding
@@ -226,6 +227,10 @@ def _crowd(scheme: dict[str, Any], file: Path) -> dict[str, Any]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if name != "groups" and not is_number:
             raise BadInput(f"scheme.{name} of '{file}' is {value!r}; allowed: a number. Correct the file.")
+    try:
+        check_share_width(stated.get("share_width", 0.0))
+    except BadInput as error:
+        raise BadInput(f"a setting of '{file}' is wrong: {str(error).rstrip('.')}; correct the file.") from None
     return stated
 
 

@@ -138,6 +138,7 @@ dpcrowd --shares 0.5,0.5            | unknown kind of shares '0.5,0.5'. Allowed:
 relay --share-width -1              | share_width=-1.0; allowed: from 0 (shares are right) to 1
 relay --share-width=-.5             | share_width=-0.5; allowed: from 0 (shares are right) to 1
 relay --share-width 2               | share_width=2.0; allowed: from 0 (shares are right) to 1
+relay --share-width 1e-200          | share_width=1e-200; allowed: from 0 (shares are right) to 1, and not between
 relay --share-width -x              | unknown option '-x'
 dpcrowd --form matrx                | unknown form 'matrx'. Did you mean 'matrix'? Allowed: diagonal, matrix
 dpcrowd --out runs.txt              | cannot write a table to 'runs.txt'; allowed endings: .csv, .parquet

@@ -169,6 +169,21 @@ def test_a_simulation_takes_what_the_file_says_of_users_regions_and_shares(tmp_p
     assert explicit.entrants[0].scheme.groups == "auto"  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("width", ["1e-300", "1e-160", "-0.1", "7.0"])
+def test_a_share_width_that_no_filter_can_use_is_refused(width: str, tmp_path: Path) -> None:
+    """Its square is 0: the first slot would end with an error of a matrix that is not positive definite."""
+    file = _sample(tmp_path)
+    text = file.read_text(encoding="utf-8").replace('name = "relay"', f'name = "relay"\nshare_width = {width}')
+    file.write_text(text, encoding="utf-8")
+    for use in (
+        lambda: configure("relay", np.full((30, 2), 500), graph=file, window=10, samples=2),
+        lambda: plan([400.0, 300.0], graph=file, epsilons=[1.0], advice=False),
+        lambda: configure("relay", np.full((30, 2), 500), window=10, samples=2, share_width=float(width)),
+    ):
+        with pytest.raises(BadInput, match=r"share_width=.*; allowed: from 0 \(shares are right\) to 1"):
+            use()
+
+
 def test_meetings_of_a_file_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     """A live node refuses them: a plan or a simulation would be one of a network that does not start."""
     file = _sample(tmp_path, users="pinned")

@@ -26,6 +26,7 @@ from dpcrowd.node.config.kinds import (
     about,
 )
 from dpcrowd.node.keys.pins import read_key
+from dpcrowd.schemes.base import LEAST_SHARE_WIDTH
 from dpcrowd.schemes.tuning import Tuning
 
 __all__ = [
@@ -273,7 +274,7 @@ class SchemeSection(Section, frozen=True, kw_only=True):
         float | None,
         about(
             "Typical relative error of public shares; above 0, servers learn them (`relay`, users at one server).",
-            "a number from 0 (shares are right) to 1",
+            "0 (shares are right), or a number from 1e-6 to 1",
         ),
     ] = None
     meetings: Annotated[
@@ -291,8 +292,13 @@ class SchemeSection(Section, frozen=True, kw_only=True):
             raise InvalidValue("lag", f"given {self.lag}; allowed: 1 to {_LONGEST_LAG} slots.")
         if self.turnover is not None and not 0.0 < self.turnover <= 1.0:
             raise InvalidValue("turnover", f"given {self.turnover:g}; allowed: above 0, at most 1.")
-        if self.share_width is not None and not 0.0 <= self.share_width <= 1.0:
-            raise InvalidValue("share_width", f"given {self.share_width:g}; allowed: from 0 to 1.")
+        width = self.share_width or 0.0
+        if not (width == 0.0 or LEAST_SHARE_WIDTH <= width <= 1.0):
+            raise InvalidValue(
+                "share_width",
+                f"given {width:g}; allowed: from 0 to 1, and not between 0 and {LEAST_SHARE_WIDTH:g}, where there "
+                "would be nothing to learn.",
+            )
 
 
 Share = Annotated[

@@ -214,6 +214,7 @@ def test_a_share_width_is_for_relay_whose_users_are_partitioned() -> None:
         ("scheme.reach", 1, 'with reach 1; it needs reach = "all"'),
         ("scheme.observation", "paper", 'with observation "paper"'),
         ("scheme.share_width", 2.0, "given 2; allowed: from 0 to 1"),
+        ("scheme.share_width", 1e-200, "given 1e-200; allowed: from 0 to 1, and not between 0 and 1e-06"),
     ):
         with pytest.raises(BadInput, match=words):
             network_of(changed(plain, path, value))
