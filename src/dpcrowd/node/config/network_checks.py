@@ -328,8 +328,15 @@ def _questionable_schedule(network: NetworkConfig) -> Iterator[str]:
 
 
 def _questionable_model(network: NetworkConfig) -> Iterator[str]:
-    """Yield what cannot be checked of a process model on data without times, and what it lacks for groups."""
-    fitted = network.fitted
+    """Yield that learning has no effect, what cannot be checked of a model without times, and what groups lack."""
+    fitted, method = network.fitted, network.method
+    if method.learn and method.form == "matrix":
+        yield 'learn = true has no effect with form = "matrix", in which servers do not learn; leave it out.'
+    elif method.learn and fitted is not None:
+        yield (
+            "learn = true means the same as leaving it out, since there is a model, but it changes the digest: either "
+            "all servers have it in network.toml, or none."
+        )
     if fitted is None:
         return
     if fitted.season_lacks_times:

@@ -203,8 +203,8 @@ def _decode_counts(kind: str, body: bytes) -> Counts | BodyRefused:
         return BodyRefused(
             400,
             "field",
-            'not counts; allowed: an object of "slot", a whole number >= 0, and "counts", an object that gives regions '
-            "a whole number >= 0, and no other field.",
+            f'not counts; allowed: an object of "slot", a whole number from 0 to {_MOST:,}, and "counts", an object '
+            f"that gives regions a whole number from 0 to {_MOST:,}, and no other field.",
         )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return refuse_malformed(f"valid {kind}")

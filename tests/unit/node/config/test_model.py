@@ -153,6 +153,23 @@ def test_a_model_without_times_is_warned_of(tmp_path: Path) -> None:
     assert "begin at the epoch, 20" in texts[0], "a date, not a number of nanoseconds"
 
 
+def test_learning_that_changes_nothing_is_warned_of(tmp_path: Path) -> None:
+    """Servers that leave it out refuse those that write it, and no digest says why; and a matrix does not learn."""
+    path = write(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    plain = load_network(path)
+    assert not [one for one in plain.warnings() if "learn" in one]
+    path.write_text(text.replace('model = "', 'learn = true\nmodel = "'), encoding="utf-8")
+    stated = load_network(path)
+    assert stated.setting(stated.servers[0].name).learn == plain.setting(plain.servers[0].name).learn
+    assert digest(stated) != digest(plain), "networks of earlier versions keep their digest"
+    (warning,) = [one for one in stated.warnings() if "learn" in one]
+    assert "learn = true means the same as leaving it out" in warning
+    path.write_text(text.replace('model = "', 'learn = true\nform = "matrix"\nmodel = "'), encoding="utf-8")
+    (warning,) = [one for one in load_network(path).warnings() if "learn" in one]
+    assert warning == 'learn = true has no effect with form = "matrix", in which servers do not learn; leave it out.'
+
+
 def test_groups_that_the_model_rules_out_are_warned_of(tmp_path: Path) -> None:
     """Nothing is joined without a correlation: an operator would take records of single regions for groups."""
     path = write(tmp_path, scheme="relay", groups="auto")

@@ -296,3 +296,13 @@ def test_counts_that_add_up_to_too_much_are_refused() -> None:
     assert str(2**40) not in caught.value.text
     body["counts"]["r0"] -= 1
     assert decode_counts(JSON, encoded(JSON, body), many)[0] == 7
+
+
+def test_the_largest_count_is_named() -> None:
+    """ "A whole number >= 0" does not tell whoever sent 10^15 what is wrong; the number itself is not repeated."""
+    with pytest.raises(
+        BodyRefused, match=r"gives regions a whole number from 0 to 1,099,511,627,776, and no"
+    ) as refused:
+        decode_counts(JSON, b'{"slot":7,"counts":{"north":1000000000000000}}', REGIONS)
+    assert "000000" not in str(refused.value)
+    assert decode_counts(JSON, b'{"slot":7,"counts":{"north":1099511627776}}', REGIONS) == (7, {0: 2**40})
