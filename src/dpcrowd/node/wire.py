@@ -66,6 +66,7 @@ __all__ = [
     "peek",
     "peek_round",
     "plausible",
+    "plausible_sample",
     "prior_of",
     "proof_digest",
     "proven",
@@ -472,6 +473,14 @@ def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
 
     coarsest  standard deviation of the noisiest honest sample
     """
+    if not plausible_sample(message, population):
+        return False
+    most = TIMES_POPULATION * population + DEVIATIONS * coarsest
+    return bool((np.abs(message.prior[message.prior_known]) <= most).all())
+
+
+def plausible_sample(message: InfoMessages, population: int) -> bool:
+    """Whether a sample could be noisy counts of this many people, whatever its prior is."""
     info_mat, most = message.info_mat, TIMES_POPULATION * population
     diagonal = info_mat.ndim == 2
     information = info_mat if diagonal else np.diagonal(info_mat, axis1=1, axis2=2)
@@ -481,9 +490,7 @@ def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
             return False
         above, below = above.sum(axis=2), below.sum(axis=2)
     noise = DEVIATIONS * np.sqrt(np.maximum(information, 0.0))
-    if (message.info_vec > above * most + noise).any() or (message.info_vec < -below * most - noise).any():
-        return False
-    return bool((np.abs(message.prior[message.prior_known]) <= most + DEVIATIONS * coarsest).all())
+    return not ((message.info_vec > above * most + noise).any() or (message.info_vec < -below * most - noise).any())
 
 
 # ----------------------------------------------------------------------------------------------------------- proofs

@@ -185,6 +185,7 @@ class Reading:
     noise_var  variance of their noise, broadcastable to (N, d)
     charge     (N, 1) or (N, d) nano-epsilon paid in this slot, all reads together
     group_noisy, group_var   of grouped regions: the group's own value, at its pivot
+    discarded  (N, 1) whose samples are neither sent nor fused, although they are paid for; None: nobody's
     """
 
     noisy: Floats
@@ -192,6 +193,12 @@ class Reading:
     charge: Ints
     group_noisy: Floats | None = None
     group_var: Floats | None = None
+    discarded: Bools | None = None
+
+    @property
+    def used(self) -> Bools:
+        """Where a sample was paid for and is not discarded, (N, 1) or (N, d)."""
+        return self.charge > 0 if self.discarded is None else (self.charge > 0) & ~self.discarded
 
 
 @dataclass(frozen=True)

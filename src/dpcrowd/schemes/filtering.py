@@ -8,7 +8,7 @@ print it, would count the same information twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -181,6 +181,7 @@ class FilterScheme(Scheme):
         return perturb_counts(state.ledger, plan, counts, noise, state.setting.need_guarantee().sensitivity)
 
     def message(self, state: FilterState, plan: Plan, reading: Reading) -> InfoMessages:
+        plan = _used(plan, reading)
         assert plan.prior is not None and plan.prior_var is not None
         setting, share = state.setting, plan.shares
         matrix = setting.form == "matrix"
@@ -235,8 +236,8 @@ class FilterScheme(Scheme):
         before = state.posterior_var
         self.absorb(state, plan.prior, plan.prior_var, messages, hearing, plan.slot)
         if state.mixed is not None:
-            self._follow_mixed(state, state.mixed, before, plan, hearing)
-        self.follow_errors(state, plan, reading, plan.prior_var)
+            self._follow_mixed(state, state.mixed, before, _used(plan, reading), hearing)
+        self.follow_errors(state, _used(plan, reading), reading, plan.prior_var)
         state.end(plan.slot)
         self.adapt(state, plan, reading)
 
@@ -368,7 +369,7 @@ class FilterScheme(Scheme):
         """Adjust the sampling from what was just released."""
 
     def release(self, state: FilterState, plan: Plan, reading: Reading) -> Release:
-        speaks = self._speaks(plan)
+        speaks = self._speaks(_used(plan, reading))
         estimate = state.posterior
         if state.setting.form == "diagonal":
             variance = filter_variance(state)
@@ -394,6 +395,13 @@ def filter_variance(state: FilterState) -> Floats:
     if state.drift is not None:
         variance = variance + drift_var(state.drift, averaged)
     return variance
+
+
+def _used(plan: Plan, reading: Reading) -> Plan:
+    """Return the plan without the samples that are discarded, although their prices are paid."""
+    if reading.discarded is None:
+        return plan
+    return replace(plan, due=plan.due & ~reading.discarded, pivot=None)
 
 
 def _spread(setting: Setting, plan: Plan, reading: Reading, known: Bools) -> Floats:

@@ -251,14 +251,14 @@ class Relay(Scheme):
         """Return the server's own record and those that it has received in the slot before and passes on."""
         mailbox = state.mailbox
         if mailbox is None:
-            return RecordsMade(reading.charge[:, 0] > 0)
+            return RecordsMade(reading.used[:, 0])
         place, origin = mailbox.outgoing(self.max_hops)
         slot = state.last - (state.last - place) % self.lag
         in_time = slot > plan.slot - self.lag  # slots may have been skipped since the last one
         place, origin, slot = place[in_time], origin[in_time], slot[in_time]
         rows = [origin, slot, mailbox.nano[place, origin], mailbox.hops[place, origin] + 1]
         noisy, groups = state.noisy[place, origin], state.groups_of(place, origin)
-        if reading.charge.any():
+        if reading.used.any():
             own = np.array([mailbox.number]), np.array([plan.slot]), reading.charge[0], np.ones(1, dtype=np.int64)
             rows = [np.concatenate([one, column]) for one, column in zip(own, rows, strict=True)]
             noisy = np.concatenate([reading.noisy, noisy])
@@ -344,7 +344,7 @@ class Relay(Scheme):
         """
         mailbox, setting, slot = state.mailbox, state.setting, plan.slot
         assert mailbox is not None
-        if reading.charge.any():
+        if reading.used.any():
             mailbox.put_own(slot, int(reading.charge.max()))
             own = _own_groups(plan, setting.regions)
             self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy, own)
@@ -444,7 +444,8 @@ class Relay(Scheme):
             variance = np.where(known, diagonal(variance), np.inf)
         estimate = np.where(known, estimate, np.nan)
         sampled = reading.charge > 0
-        return Release(plan.slot, estimate, variance.copy(), sampled, reading.charge, sampled[:, 0], state.traffic)
+        speaks = reading.used[:, 0]
+        return Release(plan.slot, estimate, variance.copy(), sampled, reading.charge, speaks, state.traffic)
 
     def suspects(self, state: RelayState) -> Bools:
         """Return whose records count less at each receiver, since they disagreed with the others, (N, servers per run).

@@ -334,6 +334,15 @@ class Server:
         reading = self._pending[1]
         return int(reading.charge.max()), reading.noisy[0]
 
+    def discard_sample(self) -> None:
+        """Let the open slot's sample be neither sent nor fused; it stays paid, and the schedule goes on after it.
+
+        For values that no other server would accept: all of them have to use the same measurements.
+        """
+        if self._pending is not None:
+            plan, reading = self._pending
+            self._pending = plan, replace(reading, discarded=np.ones((1, 1), dtype=np.bool_))
+
     def open_groups(self) -> Ints | None:
         """Return the groups (d,) of the regions in the open slot's sample; None: every region is by itself."""
         pivot = None if self._pending is None else self._pending[0].pivot

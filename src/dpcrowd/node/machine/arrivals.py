@@ -240,7 +240,7 @@ class Arrivals:
             case None if values.is_grouped and not self._revisions.terms.groups:
                 text = f"{key.origin} has signed a record of grouped regions, which this network does not use."
                 return self._refuse(now, key.origin, "grouped", text)
-            case None if not self._is_plausible(values):
+            case None if not self._revisions.terms.is_plausible(values.noisy):
                 text = f"{key.origin} has signed a record of far more people than there are."
                 return self._refuse(now, key.origin, "absurd", text)
         return None
@@ -258,10 +258,6 @@ class Arrivals:
     def _signed(self, sender: str, view: NetworkView, record: SignedRecord) -> bool:
         self._checks[sender] += 1
         return view.verify(record.origin, record.signature, *signed_parts(record, view.digest))
-
-    def _is_plausible(self, values: RecordValues) -> bool:
-        terms = self._revisions.terms
-        return bool(((values.noisy >= terms.least) & (values.noisy <= terms.most)).all())
 
     # --------------------------------------------------------------------------------------------------- equivocation
 

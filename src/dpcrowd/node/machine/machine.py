@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.calibration import CalibrationWindow
 from dpcrowd.node.machine import instructions as do
@@ -58,14 +59,26 @@ from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.revision import NetworkView, Revision, begin_horizon, go_on
 from dpcrowd.node.machine.trust import Trust, distrust, rollback_text, unproven_text
 from dpcrowd.node.release import SlotRelease, Smoothing
-from dpcrowd.node.wire import CheckedMessage, MessageRefused, peek, peek_round, proven, same_content
+from dpcrowd.node.wire import (
+    CheckedMessage,
+    MessageRefused,
+    peek,
+    peek_round,
+    plausible_sample,
+    proven,
+    same_content,
+)
 from dpcrowd.privacy.account import Account
-from dpcrowd.schemes.messages import InfoMessages
+from dpcrowd.schemes.messages import InfoMessages, Messages
 from dpcrowd.schemes.server import Server
 
 __all__ = ["Machine"]
 
 _BATCH_NS = 3_000_000  # how long records wait for others that are passed on with them
+_ABSURD = (
+    "cannot be noisy counts of this network's population, so neighbours would refuse it: it is neither sent nor used, "
+    "and stays paid for. Check what feeds this server, and `population` in network.toml."
+)
 _MOST_MISSED = 100_000  # slots that are caught up one by one; after a longer absence nothing is known anyway
 
 
@@ -411,15 +424,27 @@ class Machine:
         if sample is not None:
             nano, noisy = sample
             counter = self.trust.add_payment(slot)
-            record = None
-            if self.records is not None:
+            record, used = None, self._is_plausible(message, noisy)
+            if not used:
+                self.server.discard_sample()
+                message = self.server.pending_message()
+            if self.records is not None and used:
                 own = self.records.add_own(slot, nano, noisy, self.server.open_groups())
                 record = do.StoredRecord(slot, self.view.name, "record", own)
             state = self.server.save()
             instructions.append(do.StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), state, record))
+            if not used:
+                instructions.append(Report("own-absurd", f"the sample of slot {slot} {_ABSURD}", grave=True))
         else:
             instructions.append(do.NotSampled(slot, obstacle or why or "schedule", text))
         return [*instructions, *self._open_exchange(at_ns, slot, message)]
+
+    def _is_plausible(self, message: Messages | None, noisy: Floats) -> bool:
+        """Whether neighbours will take the own sample for noisy counts: if not, nobody may use it, nor this server."""
+        if self.records is not None:
+            return self.records.terms.is_plausible(noisy)
+        population = self.view.population
+        return population is None or not isinstance(message, InfoMessages) or plausible_sample(message, population)
 
     def _obstacle(self, slot: int, why: Unsampled | None) -> tuple[Unsampled | None, str]:
         """Return why the next slot may not be sampled, and a text where none was logged yet; None: it may be.

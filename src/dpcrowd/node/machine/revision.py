@@ -52,6 +52,10 @@ class RecordTerms:
     shares: tuple[float, ...] | tuple[tuple[float, ...], ...] = ()
     groups: bool = False
 
+    def is_plausible(self, noisy: Floats) -> bool:
+        """Whether values can be noisy counts of this network."""
+        return bool(((noisy >= self.least) & (noisy <= self.most)).all())
+
     @property
     def expected(self) -> int:
         """How many records there are in L slots, if nobody misses a sample."""
