@@ -31,8 +31,8 @@ _VISIBLE = 5e-4
     default="auto",
     show_default=True,
     help="Profile over a season: none, day (hour of the day), week (day of the week), hour-of-week, year (week of the "
-    "year), a number of slots, or auto (what predicts best on held-out blocks; without times, of numbers of slots that "
-    "the autocorrelation suggests).",
+    "year), a number of slots, or auto (what predicts best on held-out blocks, of these and of numbers of slots that "
+    "the autocorrelation suggests; without times, of the latter).",
 )
 @click.option(
     "--source",

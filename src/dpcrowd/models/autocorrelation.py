@@ -1,4 +1,4 @@
-"""Seasons of data without times: numbers of slots after which a series is like itself.
+"""Seasons that the counts themselves show: numbers of slots after which a series is like itself.
 
 A crowd that moves slowly is like itself after any short time, so it is not the counts that are compared, but what is
 new in each slot:

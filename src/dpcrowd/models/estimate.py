@@ -31,7 +31,15 @@ from dpcrowd.models.autocorrelation import suggested_seasons
 from dpcrowd.models.correlation import mean_correlation
 from dpcrowd.models.model import LEAST_VAR, Scores, VarianceKind, deviation_scale, expected_people, row_variances
 from dpcrowd.models.profiles import Profile, ProfileSeries, estimate_profile
-from dpcrowd.models.season import SeasonKind, SeasonTiming, SlotTimes, possible_seasons, seasons_seen, timing
+from dpcrowd.models.season import (
+    SeasonKind,
+    SeasonTiming,
+    SlotTimes,
+    is_calendar_season,
+    possible_seasons,
+    seasons_seen,
+    timing,
+)
 from dpcrowd.models.weak import CELLS, START, EarlierModel, chance_var, common_weights, settled_var
 
 __all__ = ["LEAST_SCORED", "Estimate", "Fitted", "fit_series"]
@@ -48,6 +56,7 @@ _FEW = 4.0  # slots that a Poisson count's variance counts for
 _MONTHS = 12
 _FAR = 20.0  # standard deviations beyond which a residual is cut off
 _GAIN = 0.99  # a more complex candidate must have at most this part of the score
+_CALENDAR_GAIN = 0.9  # the same of a number of slots that takes the place of a season of the calendar
 _CLEAR = 3.0  # by which the log score of a more complex candidate has to be better: noise hides 1% of any other score
 _ROUNDING = 1e-12  # smaller relative errors are those of arithmetic
 _OVERLAP = 0.5  # blocks overlap, so that most of their slots count twice in a likelihood
@@ -149,8 +158,9 @@ def fit_series(
     noise = np.zeros(value.shape) if noise_var is None else noise_var
     slots = len(value)
     seasons: Sequence[SeasonKind] = possible_seasons(times, slots) if season == "auto" else [season]
-    if season == "auto" and times is None and noise_var is None:
-        seasons = [*seasons, *suggested_seasons(value)]
+    numbers: Sequence[int] = suggested_seasons(value) if season == "auto" and noise_var is None else []
+    numbers = [number for number in numbers if not is_calendar_season(number, times, slots)]
+    seasons = [*seasons, *numbers]
     half_lives = [half for half in (slots / 3.0, slots / 10.0) if half >= _SHORTEST_HALF_LIFE]
     ways = _ways(seasons, season, earlier, times, slots)
     robust = (False,) if noise_var is not None else (False, True)  # noise has its own rule for what is far off
@@ -176,7 +186,7 @@ def fit_series(
     }
     scores = {candidate: _score(blocks, "fixed") for candidate, blocks in held_out.items()}
     noisy = any(block.is_noisy for block in held_out[candidates[0]])
-    best = _simplest(scores, noisy)
+    best = _best(scores, noisy, numbers)
     blocks = held_out[best]
     by_kind = {kind: _score(blocks, kind) for kind in _KINDS}
     hardly_worse = _is_hardly_worse(by_kind["proportional"], by_kind["fixed"], noisy)
@@ -225,6 +235,21 @@ def _row_of(place: SeasonTiming, slots: int) -> Ints:
     return np.asarray(ticks, dtype=np.int64)
 
 
+def _best(scores: dict[Candidate, float], noisy: bool, numbers: Sequence[int]) -> Candidate:
+    """Return the candidate to be taken; `numbers`: seasons in slots that the counts themselves suggest.
+
+    These are compared after the others, and a season of the calendar, for which there is a reason outside the counts,
+    gives way only to a number of slots that is clearly better.
+    """
+    suggested = {one: score for one, score in scores.items() if one.season in numbers}
+    others = {one: score for one, score in scores.items() if one not in suggested}
+    best = _simplest(others, noisy)
+    gain = _GAIN if best.season == "none" else _CALENDAR_GAIN
+    if suggested and min(suggested.values()) < gain * min(others.values()):
+        return _simplest(suggested, noisy)
+    return best
+
+
 def _simplest(scores: dict[Candidate, float], noisy: bool) -> Candidate:
     """Return the best candidate; one that comes before it, and is hardly worse, is preferred."""
     least = min(scores.values())
@@ -252,6 +277,8 @@ def _reason(
     if others:
         listed = [f"{best.text} {scores[best]:.4g}", *(f"{name} {score:.4g}" for score, name in others[:4])]
         text += f", all with fixed variance: {'; '.join(listed)}; then of {best.text},"
+    if not noisy and others and others[0][0] < _GAIN * scores[best]:
+        text += f" which gives way only to a number of slots that is {1.0 - _CALENDAR_GAIN:.0%} better,"
     kinds = sorted(by_kind, key=lambda one: one != kind)
     return f"{text} by kind of variance: {', '.join(f'{one} {by_kind[one]:.4g}' for one in kinds)}"
 

@@ -4,7 +4,7 @@
     hour-of-week  hour of the week: 168 rows, or one per slot
     week          day of the week: 7 rows
     year          week of the year: 52 rows of a little more than 7 days, or 12 for slots of a month
-    a number n    n slots; of data without times, only this one is possible
+    a number n    n slots, counted from the first slot of the series; of data without times, only this one is possible
     none          one row: a constant level
 
 Time is counted in microseconds since 1970 UTC. A season of local time (opening hours) therefore moves by an hour when
@@ -25,6 +25,7 @@ __all__ = [
     "SlotTimes",
     "check_seen_twice",
     "duration_text",
+    "is_calendar_season",
     "possible_seasons",
     "seasons_seen",
     "timing",
@@ -41,6 +42,7 @@ MONTH = YEAR // 12
 _LENGTHS = {"day": DAY, "week": WEEK, "hour-of-week": WEEK, "year": YEAR}
 _BEGINNINGS = {"day": 0, "week": MONDAY, "hour-of-week": MONDAY, "year": NEW_YEAR}
 _MOST_ROWS = {"day": 24, "week": 7, "hour-of-week": 168, "year": 52}
+_ABOUT = 0.02  # of a season's length by which a number of slots may miss it, and is still taken for it
 _LONGEST_SLOT = {"day": 12 * HOUR, "week": DAY, "hour-of-week": 12 * HOUR, "year": YEAR // 4}
 
 
@@ -105,6 +107,21 @@ def possible_seasons(times: SlotTimes | None, slots: int) -> list[SeasonKind]:
             if times.length <= _LONGEST_SLOT[season] and slots * times.length >= 2 * length:
                 seasons.append(season)
     return seasons
+
+
+def is_calendar_season(number: int, times: SlotTimes | None, slots: int) -> bool:
+    """Whether a season of so many slots is about as long as one of the calendar that fits into them.
+
+    >>> from dpcrowd.models.season import DAY, WEEK
+    >>> [is_calendar_season(number, SlotTimes(0, WEEK), 300) for number in (7, 52, 53)]
+    [False, True, True]
+    >>> [is_calendar_season(number, SlotTimes(0, DAY), 300) for number in (6, 7, 14)]
+    [False, True, False]
+    """
+    if times is None:
+        return False
+    lengths = (_LENGTHS[season] / times.length for season in possible_seasons(times, slots) if season in _LENGTHS)
+    return any(abs(number - length) < max(1.0, _ABOUT * length) for length in lengths)
 
 
 def seasons_seen(season: SeasonKind, slot: int | None, slots: int) -> float | None:

@@ -53,8 +53,8 @@ def fit(
     source   why fitting on these data costs no privacy budget: they are published, of people whom the promise does not
              cover, or earlier releases. The file carries it, and live nodes print it as the operator's assertion
     season   none, day (hour of the day), week (day of the week), hour-of-week, year (week of the year), a number of
-             slots, or auto: what predicts best on blocks that are held out; of counts without times, it tries numbers
-             of slots that their autocorrelation suggests
+             slots, or auto: what predicts best on blocks that are held out, of the seasons of the calendar (if there
+             are times) and of numbers of slots that the autocorrelation suggests
     span     fit on these slots only: "0:395", or fractions, "0:0.5"
     out      the file, whose name ends in .toml
     slot_length  of check-ins or flights, as of `load_data`; of counts without times, the length that the file states

@@ -1,4 +1,4 @@
-"""Seasons that the autocorrelation of counts without times suggests."""
+"""Seasons in numbers of slots, which the autocorrelation of counts suggests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 from dpcrowd.arrays import Floats
 from dpcrowd.models.autocorrelation import suggested_seasons
-from dpcrowd.models.estimate import fit_series
-from dpcrowd.models.season import SlotTimes
+from dpcrowd.models.estimate import Candidate, _best, _reason, fit_series
+from dpcrowd.models.season import DAY, HOUR, WEEK, SlotTimes
 
 
 def walk(rng: np.random.Generator, slots: int, regions: int, a: float) -> Floats:
@@ -45,7 +45,6 @@ def test_a_season_is_found_and_taken_without_times() -> None:
     fitted = fit_series(value)
     assert fitted.season == 14
     assert fitted.scores.past < 0.5 * fit_series(value, season="none").scores.past
-    assert fit_series(value, times=SlotTimes(0, 60_000_000)).season == "none", "times say which seasons there are"
     assert fit_series(value, np.ones_like(value)).season == "none", "measurements are too noisy for it"
 
 
@@ -62,3 +61,27 @@ def test_a_week_has_days_within_it() -> None:
 def test_short_and_constant_series_have_no_season(slots: int) -> None:
     """Nothing may be divided by a variance of zero, or by no slots."""
     assert suggested_seasons(np.full((slots, 2), 7.0)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [WEEK, 37 * HOUR])
+def test_a_season_that_no_calendar_has_is_found_beside_times(length: int) -> None:
+    """Times say which seasons of the calendar are possible, not that there is no other: the error would be twice it."""
+    rng = np.random.default_rng(0)
+    value = rng.poisson(np.where(np.arange(210) % 7 < 5, 30, 10))[:, None].astype(float)
+    fitted = fit_series(value, times=SlotTimes(0, length))
+    assert fitted.season == 7
+    assert fitted.scores.past < 0.6 * fit_series(value, times=SlotTimes(0, length), season="none").scores.past
+    assert fit_series(value, times=SlotTimes(0, DAY)).season == "week", "seven days are a week"
+    assert fit_series(value[:20], times=SlotTimes(0, length)).season == "none", "less than three seasons"
+
+
+def test_a_season_of_the_calendar_gives_way_only_to_a_clearly_better_number() -> None:
+    """A number of slots fits the counts of one span by chance more easily than a week does."""
+    week, other = Candidate("week"), Candidate(9)
+    assert _best({Candidate("none"): 12.0, week: 10.0, other: 9.2}, False, [9]) == week
+    assert _best({Candidate("none"): 12.0, week: 10.0, other: 8.9}, False, [9]) == other
+    assert _best({Candidate("none"): 10.0, week: 10.0, other: 9.8}, False, [9]) == other
+    assert _best({Candidate("none"): 10.0, week: 10.0, other: 9.95}, False, [9]) == Candidate("none")
+    reason = _reason(week, {week: 10.0, other: 9.2}, "fixed", {"fixed": 10.0}, False)
+    assert "season week, which gives way only to a number of slots that is 10% better" in reason
