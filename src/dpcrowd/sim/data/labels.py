@@ -3,7 +3,8 @@
 Filters and windows count slots, so a missing or repeated week would silently shift time. Labels may be whole numbers,
 weeks (2009w40, in the CDC's or the ISO calendar), months (2009-10), quarters (2009 Q4), dates or date-times; their step
 is the most common difference between neighbours. Dates that have one day of the month in common, or that are all the
-last of their months, are months. Labels of any other form are only checked for duplicates.
+last of their months, are months. Labels of any other form are only checked for duplicates. The order is checked before
+gaps are looked for: a slot whose row stands elsewhere is not missing.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _all_read(kind: _Kind, labels: Sequence[str]) -> bool:
 
 
 def missing_labels(table: Table, column: int) -> list[list[str]]:
-    """Return the labels that are missing before each row; none where the labels do not tell."""
+    """Return the labels that are missing before each row; none where labels do not tell, or are not in order."""
     name = table.header[column] or "slot"
     labels = [label_text(cell) for cell in table.column(column)]
     nothing: list[list[str]] = [[] for _ in labels]
@@ -108,10 +109,12 @@ def missing_labels(table: Table, column: int) -> list[list[str]]:
     if kind is None or kind is MMWR_WEEKS or not _all_read(kind, labels):  # a week's label does not follow from its day
         return nothing
     positions = [kind.position(label) for label in labels]
+    if any(after <= before for before, after in pairwise(positions)):
+        return nothing  # slots that are not missing, but elsewhere, would occur twice
     usual = _usual_step(positions)
     month_ends = kind is MONTHLY and _are_month_ends(labels)
     for row, (before, after) in enumerate(pairwise(positions), start=1):
-        if usual and after > before and (after - before) % usual == 0:
+        if (after - before) % usual == 0:
             places = range(before + usual, after, usual)
             nothing[row] = [_like(labels[0], kind.label(place), month_ends=month_ends) for place in places]
     return nothing
@@ -145,15 +148,12 @@ def _check_order(table: Table, name: str, labels: Sequence[str], kind: _Kind) ->
             positions.append(kind.position(label))
         except ValueError:
             raise BadInput(f"{table.where(row)}: {name} '{label}' is not {kind.what}, as the first one is.") from None
+    _check_sorted(table, name, labels, positions)
     steps = [after - before for before, after in pairwise(positions)]
     usual = _usual_step(positions)
     for row, step in enumerate(steps, start=1):
         before, after = labels[row - 1], labels[row]
         where = table.where(row)
-        if step == 0:
-            raise BadInput(f"{where}: {name} '{after}' occurs twice (as '{before}' just before).")
-        if step < 0:
-            raise BadInput(f"{where}: {name} '{after}' comes after '{before}'; sort the rows by time.")
         if step > usual:
             missing = kind.label(positions[row - 1] + usual)
             hint = clock_change_hint(after) if step - usual == _HOUR else ""
@@ -167,6 +167,33 @@ def _check_order(table: Table, name: str, labels: Sequence[str], kind: _Kind) ->
                 f"{where}: {name} '{after}' is {kind.steps(step)} after '{before}', other steps are "
                 f"{kind.steps(usual)}."
             )
+
+
+def _check_sorted(table: Table, name: str, labels: Sequence[str], positions: Sequence[int]) -> None:
+    """Refuse slots that occur twice, or rows that are not in the order of time: before that, nothing can be missing."""
+    row_of: dict[int, int] = {}
+    for row, position in enumerate(positions):
+        if position in row_of:
+            first = row_of[position]
+            raise BadInput(
+                f"{table.where(row)}: {name} '{labels[row]}' occurs twice (as '{labels[first]}' in {table.unit} "
+                f"{table.numbers[first]}); give each slot once."
+            )
+        row_of[position] = row
+    early = [row for row, (before, after) in enumerate(pairwise(positions), start=1) if after < before]
+    if not early:
+        return
+    row = early[0]
+    if len(early) == len(positions) - 1 > 1:
+        problem = "all rows are in the reverse order of time"
+    elif len(early) == 1:
+        problem = "it is the only row that is earlier than the one before it"
+    else:
+        problem = f"{len(early):,} rows are earlier than the one before them"
+    raise BadInput(
+        f"{table.where(row)}: {name} '{labels[row]}' comes after '{labels[row - 1]}', which is later; {problem}. Sort "
+        "the rows by time."
+    )
 
 
 def _kind_of(labels: Sequence[str], name: str) -> _Kind | None:

@@ -116,7 +116,12 @@ def test_bad_cells_are_named(write: Write, text: str, message: str) -> None:
     [
         ("2020-01-04 2020-01-11 2020-01-11", r"line 4: week '2020-01-11' occurs twice \(first in line 3\)"),
         ("2020-01-04 2020-01-11 2020-01-25 2020-02-01", r"line 4: week '2020-01-18' is missing before '2020-01-25'"),
-        ("2020-01-11 2020-01-04 2020-01-18", r"line 3: week '2020-01-04' comes after '2020-01-11'; sort"),
+        ("2020-01-11 2020-01-04 2020-01-18", r"line 3: week '2020-01-04' comes after '2020-01-11', which is later"),
+        ("2020-01-01 2020-01-02 2020-01-04 2020-01-03 2020-01-05", r"line 5: .*'2020-01-03'.* the only row .* Sort"),
+        ("2020-01-01 2020-01-04 2020-01-02 2020-01-03 2020-01-05", r"line 4: week '2020-01-02' comes after"),
+        ("2020-01-09 2020-02-27 2020-01-01 2020-02-19 2020-01-05", r"2 rows are earlier than the one before them"),
+        ("2020-01-03 2020-01-02 2020-01-01", r"all rows are in the reverse order of time. Sort the rows by time"),
+        ("20200101 2020-01-02 2020-01-01", r"line 4: week '2020-01-01' occurs twice \(as '20200101' in line 2\)"),
         ("2020-01-04 2020-01-11 2020-01-15 2020-01-22", r"line 4: week '2020-01-15' is 4 days after"),
         ("2020-01-04 2020-01-11 20-01-18", r"line 4: week '20-01-18' is not a date"),
         ("0 1 3 4", r"line 4: week '2' is missing before '3'"),

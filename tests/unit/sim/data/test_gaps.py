@@ -106,7 +106,8 @@ def test_a_file_without_gaps_is_what_it_was(tmp_path: Path) -> None:
         ([*OPEN[:3], "2126-03-02 09:00:00"], r"line 5: 876,.* slots are missing .* Is the time correct"),
         ([*OPEN[:3], OPEN[0]], "occurs twice"),
         ([*OPEN[:3], "2026-03-02 12:30:00"], "is missing before"),
-        ([*OPEN[1:3], OPEN[0]], "sort the rows by time"),
+        ([*OPEN[1:3], OPEN[0]], "Sort the rows by time"),
+        ([*OPEN[:2], OPEN[3], OPEN[2], *OPEN[4:6]], r"line 5: .* comes after .*, which is later"),
     ],
 )
 def test_what_is_not_a_gap_is_refused_all_the_same(labels: list[str], problem: str, tmp_path: Path) -> None:
