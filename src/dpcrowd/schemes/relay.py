@@ -53,19 +53,11 @@ __all__ = [
     "AUDIENCE_OF_RECORDS",
     "GROUPS",
     "GROUPS_NEED_A_MODEL",
-    "NEVER_MEET",
     "Groups",
     "Relay",
     "RelayState",
     "schedule_offsets",
 ]
-
-NEVER_MEET = (
-    "with {samples} samples in {length} slots some servers never sample together with the others: if their public "
-    "shares are wrong, that cannot be told from moves of the crowd, and intervals may be too narrow. A number of "
-    "samples that does not divide {length}, or more of them, lets servers meet."
-)
-"""What is said where shares are learned, and servers never meet."""
 
 AUDIENCE_OF_RECORDS = (
     "The audience of a record is the complete network: whatever the reach, any server that receives a record can read "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from dpcrowd.plugins import package_of
 from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.direct import DirectScheme
 from dpcrowd.schemes.flooding import Flooding
+from dpcrowd.schemes.meetings import never_meet
 from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.registry import groups_regions
-from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, NEVER_MEET, Relay
+from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
@@ -300,9 +302,9 @@ def _shares_by_region(config: SimulationConfig) -> list[str]:
     for entrant in config.entrants if config.share_width > 0.0 else ():
         if not isinstance(entrant.scheme, Relay) or entrant.guarantee is None or entrant.samples is None:
             continue
-        if not schedules_meet(config, entrant.guarantee, entrant.samples):
-            text = NEVER_MEET.format(samples=entrant.samples, length=entrant.guarantee.length)
-            remarks.append(f"{entrant.label}: {text}")
+        meet = partial(schedules_meet, config, entrant.guarantee)
+        if not meet(entrant.samples):
+            remarks.append(f"{entrant.label}: {never_meet(entrant.samples, entrant.guarantee.length, meet)}")
     return remarks
 
 
@@ -317,7 +319,11 @@ def _planned(config: SimulationConfig) -> list[str]:
             samples = _count(entrant.samples or 0, "sample")
             known = "Q" if config.fitted is None else "process model"
             error = "mean relative error" if config.fitted is None else "total error"
-            meeting = ", or a number near it with which servers that learn shares meet" * config.meetings
+            meeting = ""
+            if config.meetings and schedules_meet(config, guarantee, entrant.samples or 1):
+                meeting = ", or a number near it with which servers that learn shares meet"
+            elif config.meetings:
+                meeting = "; no number near it lets all servers that learn shares meet at little cost"
             remarks.append(
                 f"{entrant.label} takes {samples} in {_count(guarantee.length, 'slot')}: the fewest whose predicted "
                 f"{error} is within 2% of the least{keep and ' and '}{keep}, given graph, shares, {known} and "

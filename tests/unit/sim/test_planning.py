@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -217,3 +218,25 @@ def test_servers_that_learn_shares_meet() -> None:
     notes = {number: simulate("relay", COUNTS * 20, samples=number, **settings).notes for number in (chosen, former)}
     told = {number: any("never sample together" in note for note in texts) for number, texts in notes.items()}
     assert told == {chosen: False, former: True}
+
+
+@pytest.mark.parametrize("samples", [7, 8, None])
+def test_the_number_of_samples_that_is_named_lets_servers_meet(samples: int | None) -> None:
+    """Seven does not divide 40, and is not enough all the same: whoever reads the note must get a number that helps."""
+    counts = np.random.default_rng(1).poisson(50, (60, 3))
+    settings: dict[str, Any] = {"servers": 6, "window": 40, "shares": "partition", "share_width": 0.1, "runs": 1}
+    settings |= {"observation": "binomial"}
+    notes = simulate("relay", counts, **settings, samples=samples, jobs=1).notes
+    (note,) = [note for note in notes if "never sample together" in note]
+    named = re.search(r"The nearest number with which all servers meet is (\d+)\.$", note)
+    assert named is not None
+    config = configure("relay", counts, **settings, samples=samples)
+    guarantee, chosen = config.entrants[0].guarantee, config.entrants[0].samples
+    assert guarantee is not None
+    assert chosen is not None
+    distance = abs(int(named[1]) - chosen)
+    between = range(max(chosen - distance + 1, 1), chosen + distance)
+    assert schedules_meet(config, guarantee, int(named[1]))
+    assert not any(schedules_meet(config, guarantee, number) for number in between)
+    assert not any("with which servers that learn shares meet" in other for other in notes), "that would be untrue"
+    assert (samples is None) == any("no number near it lets all servers" in other for other in notes)

@@ -207,7 +207,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             model=model,
             shares=self.shares,
             delays=delays,
-            phases=self._offsets,
+            phases=self.offsets_with,
             alpha=self.method.tuning.alpha,
             observation=self.method.observation,
             form=self.method.form,
@@ -224,7 +224,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             return np.array([server.counted_shares(self.regions) for server in self.servers])
         return np.array([server.counted_share for server in self.servers])
 
-    def _offsets(self, samples: int) -> Ints:
+    def offsets_with(self, samples: int) -> Ints:
         """Return the offsets of all servers' schedules, with this number of samples per window or horizon."""
         meeting = len(self.servers) if self.method.meetings else 0
         offsets = schedule_offsets(self.timed.phases, self.guarantee(), samples, meeting)
@@ -234,7 +234,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
     def offsets(self) -> tuple[int, ...]:
         """The offsets of all servers' schedules, by number, where they pass records on."""
         assert self.relay is not None
-        return tuple(self._offsets(self.relay.samples_per(self.guarantee().length)).tolist())
+        return tuple(self.offsets_with(self.relay.samples_per(self.guarantee().length)).tolist())
 
     def setting(self, server: str) -> Setting:
         """Return what `dpcrowd.schemes.server.Server` needs to run as this server."""

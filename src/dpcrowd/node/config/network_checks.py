@@ -20,8 +20,9 @@ from dpcrowd.node.config.links import refuse_duplicates
 from dpcrowd.node.config.sections import PROCESS_VAR, ServerSection, usual_send_offset
 from dpcrowd.privacy.units import utc_text
 from dpcrowd.sampling.schedule import all_meet
+from dpcrowd.schemes.meetings import never_meet
 from dpcrowd.schemes.registry import SCHEMES
-from dpcrowd.schemes.relay import GROUPS_NEED_A_MODEL, NEVER_MEET, Relay
+from dpcrowd.schemes.relay import GROUPS_NEED_A_MODEL, Relay
 
 if TYPE_CHECKING:
     from dpcrowd.node.config.network import NetworkConfig
@@ -321,10 +322,14 @@ def _questionable_schedule(network: NetworkConfig) -> Iterator[str]:
     if not network.method.share_width or relay is None or len(network.servers) == 1:
         return
     samples = relay.samples_per(length)
-    if all_meet(samples, length, np.array(network.offsets)):
+
+    def meet(number: int) -> bool:
+        return all_meet(number, length, network.offsets_with(number))
+
+    if meet(samples):
         return
     more = "" if network.method.meetings else " With meetings = true each server has a phase of its own."
-    yield f"share_width: {NEVER_MEET.format(samples=samples, length=length)}{more}"
+    yield f"share_width: {never_meet(samples, length, meet)}{more}"
 
 
 def _questionable_model(network: NetworkConfig) -> Iterator[str]:

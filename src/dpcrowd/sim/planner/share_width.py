@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from dpcrowd.filters.persistence import are_partitioned
-from dpcrowd.schemes.prediction import best_samples, servers_meet
-from dpcrowd.schemes.relay import NEVER_MEET, Hops
+from dpcrowd.schemes.meetings import never_meet
+from dpcrowd.schemes.prediction import servers_meet
+from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.network_file import NetworkFile
 from dpcrowd.sim.planner.predict import Prediction, config_of, facts_of
 from dpcrowd.sim.planner.request import PlanRequest
@@ -59,7 +61,5 @@ def planned_share_width(
         )
     facts = facts_of(request, prediction.reach)
     if request.meetings and not servers_meet(facts, prediction.samples):
-        better = best_samples(facts)
-        more = f" With {better} samples they meet." if servers_meet(facts, better) else ""
-        remarks.append(NEVER_MEET.format(samples=prediction.samples, length=request.length) + more)
+        remarks.append(never_meet(prediction.samples, request.length, partial(servers_meet, facts)))
     return float(width), remarks

@@ -235,6 +235,8 @@ def test_meetings() -> None:
     assert not any("never sample together" in text for text in network.warnings())
     (warning,) = [text for text in former.warnings() if "never sample together" in text]
     assert "meetings = true" in warning, "whoever learns shares so is told what helps"
+    named = int(warning.partition("all servers meet is ")[2].partition(".")[0].partition(",")[0])
+    assert all_meet(named, length, former.offsets_with(named)), "and a number of samples that does"
     fixed = changed(plain, "scheme.samples", 6)
     before, after = network_of(fixed), network_of(changed(fixed, "scheme.meetings", True))
     assert set(before.offsets) != set(after.offsets), "only what is asked for changes"
