@@ -14,6 +14,7 @@ from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
 from dpcrowd.schemes.dpcrowd_w import DPCrowdW
 from dpcrowd.schemes.fast import FAST
+from dpcrowd.schemes.filtering import FilterScheme
 from dpcrowd.schemes.flooding import (
     DBA,
     DBD,
@@ -93,6 +94,13 @@ def groups_regions(scheme: Scheme) -> bool:
     if isinstance(scheme, Central):
         return scheme.interval is None and scheme.grouping != "none"
     return isinstance(scheme, RescueScheme) and scheme.grouping != "none"
+
+
+def has_learning_filters(scheme: Scheme) -> bool:
+    """Whether a scheme has filters that learn how well their model fits, if the setting says so (diagonal form)."""
+    if isinstance(scheme, Flooding):
+        return has_learning_filters(scheme.inner)
+    return isinstance(scheme, FilterScheme | Central | Relay)
 
 
 def make_scheme(name: str, **options: Any) -> Scheme:

@@ -10,8 +10,6 @@ import numpy as np
 
 from dpcrowd.plugins import package_of
 from dpcrowd.schemes.base import Scheme
-from dpcrowd.schemes.direct import DirectScheme
-from dpcrowd.schemes.flooding import Flooding
 from dpcrowd.schemes.meetings import never_meet
 from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.registry import groups_regions
@@ -21,6 +19,7 @@ from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
 from dpcrowd.sim.fit_notes import LEAST_COVERAGE
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
+from dpcrowd.sim.learning_notes import learning_notes, learns
 from dpcrowd.sim.planning import schedules_meet
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
@@ -125,19 +124,19 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         **({} if config.composition is None else {"composition": config.composition}),
         **({} if config.share_width == 0.0 else {"share_width": None if relay is None else config.share_width}),
         **({"meetings": True} if config.meetings and relay is not None else {}),
-        **_of_model(config),
+        **_of_model(config, entrant),
         "shares": config.shares if isinstance(config.shares, str) else "given",
     }
 
 
-def _of_model(config: SimulationConfig) -> dict[str, Any]:
-    """Return the settings of the process model; nothing without one."""
+def _of_model(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
+    """Return the settings of the process model; without one, only whether filters learn, if that was asked for."""
     if config.fitted is None:
-        return {}
+        return {"learn": learns(config, entrant)} if config.learn else {}
     model = config.fitted
     return {
         "model": model.file,
-        "learn": config.learn,
+        "learn": learns(config, entrant),
         "in_sample_slots": config.in_sample,
         "model_source": model.source,
         "model_span": model.span,
@@ -169,17 +168,6 @@ def _covered(config: SimulationConfig, servers_per_slot: int) -> bool:
     return _is_partition(config) or servers_per_slot >= config.servers
 
 
-def _without_filters(config: SimulationConfig) -> list[str]:
-    """Return a remark on schemes whose estimates are the same with and without a model, or learning."""
-    inner = {one.label: one.scheme.inner if isinstance(one.scheme, Flooding) else one.scheme for one in config.entrants}
-    labels = [label for label, scheme in inner.items() if isinstance(scheme, DirectScheme)]
-    if not labels:
-        return []
-    if config.fitted is None:
-        return [f"learning (--learn) has no effect on schemes without a filter: {', '.join(labels)}."]
-    return [f"schemes without a filter have the same estimates with and without the model: {', '.join(labels)}."]
-
-
 def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return the remarks to print with the result."""
     remarks = _different_promises(config)
@@ -199,14 +187,10 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         remarks.append(f"beta has no effect, since there is no consensus step in {labels}.")
     if config.fitted is not None:
         remarks.append(model_note(config.fitted))
-        remarks += _without_filters(config)
         remarks += timing_notes(config.fitted, config.data)
         in_sample = in_sample_note(config.fitted, config.in_sample)
         remarks += [] if in_sample is None else [in_sample]
-    elif config.learn:
-        remarks += _without_filters(config)
-    if config.learn and config.form == "matrix":
-        remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
+    remarks += learning_notes(config)
     return [
         *remarks,
         *_shares_by_region(config),

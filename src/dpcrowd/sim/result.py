@@ -196,7 +196,9 @@ class SimulationResult:
         }
 
     def _model_settings(self, label: str) -> dict[str, Any]:
-        """Return which process model the filters know, and how many scored slots it was fitted on; nothing without."""
+        """Return which process model the filters know, whether they learn, and how many scored slots it was fitted on;
+        nothing without both.
+        """
         setup = self.setup.get(label, {})
         names = ("model", "learn", "in_sample_slots", "model_source", "model_span", "model_season")
         return {name: setup[name] for name in names if name in setup}

@@ -272,6 +272,28 @@ def test_learning_of_schemes_without_a_filter_is_said_to_have_no_effect() -> Non
     assert note not in remarks("bd", window=10)
 
 
+WINDOWED = (
+    "relay,dpcrowd-w,dpcrowd-plus,rescuedp,drescuedp,kalman-uniform,dkalman-uniform,central,bd,dba,duniform,sample"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["diagonal", "matrix"])
+def test_a_result_says_which_filters_learn(form: str) -> None:
+    """The field was missing without a model, and true for schemes on which learning has no effect."""
+    data = np.random.default_rng(1).poisson(200.0 + 150.0 * (np.arange(40) > 20)[:, None], (40, 2))
+    settings: dict[str, Any] = {"servers": 4, "graph": "complete", "window": 10, "runs": 1, "jobs": 1, "epsilon": 20.0}
+    schemes = f"{WINDOWED},non-private"
+    with_it, without = (simulate(schemes, data, **settings, form=form, learn=learn) for learn in (True, False))
+    effect = {label: bool((record.are != without[label].are).any()) for label, record in with_it.records.items()}
+    assert {row["scheme"]: row["learn"] for row in with_it.summary()} == effect
+    assert any(effect.values()) == (form == "diagonal")
+    assert not any("learn" in row for row in without.summary()), "nobody asked for it, and there is no model"
+    said = [note for note in with_it.notes if note.startswith("learning is on without a process model")]
+    assert len(said) == (form == "diagonal")
+    assert not said or "the filters of relay, dpcrowd-w, dpcrowd-plus, rescuedp, drescuedp, kalman-uniform" in said[0]
+
+
 def test_shares_that_sum_to_less_than_one_leave_people_out() -> None:
     """One digit that is mistyped was explained by users who are at several servers, which nobody looks for."""
     (note,) = remarks("dpcrowd", shares=[0.15] * 5 + [0.2])

@@ -149,7 +149,7 @@ def test_the_command_line(series: Path, tmp_path: Path, capsys: pytest.CaptureFi
     rows = json.loads(capsys.readouterr().out)["results"]
     assert [(row["scheme"], row["model"], row["learn"], row["in_sample_slots"]) for row in rows] == [
         ("relay", "model.toml", True, 0),
-        ("past", "model.toml", True, 0),
+        ("past", "model.toml", False, 0),
     ]
     facts = {"model_source": "published by the town", "model_season": "week"}
     assert rows[0].items() >= {**facts, "model_span": "slots 0 to 119 of 'town.csv'"}.items()

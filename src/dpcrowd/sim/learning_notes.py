@@ -1,0 +1,40 @@
+"""Whether the filters of a simulation learn how well their model fits, and what to say of it (`docs/learning.md`)."""
+
+from __future__ import annotations
+
+from dpcrowd.schemes.direct import DirectScheme
+from dpcrowd.schemes.flooding import Flooding
+from dpcrowd.schemes.registry import has_learning_filters
+from dpcrowd.sim.config import Entrant, SimulationConfig
+
+__all__ = ["learning_notes", "learns"]
+
+
+def learns(config: SimulationConfig, entrant: Entrant) -> bool:
+    """Whether the filters of a scheme learn from releases: those of the matrix form do not."""
+    return config.learn and config.form == "diagonal" and has_learning_filters(entrant.scheme)
+
+
+def learning_notes(config: SimulationConfig) -> list[str]:
+    """Return remarks on schemes without a filter, and on learning that is not, or without a model."""
+    remarks = _without_filters(config) if config.learn or config.fitted is not None else []
+    if config.learn and config.form == "matrix":
+        remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
+    learners = [entrant.label for entrant in config.entrants if learns(config, entrant)]
+    if learners and config.fitted is None:
+        remarks.append(
+            f"learning is on without a process model: the filters of {', '.join(learners)} learn from records how "
+            "large Q is, starting from the one that they are given; levels and seasons they do not know (--model FILE)."
+        )
+    return remarks
+
+
+def _without_filters(config: SimulationConfig) -> list[str]:
+    """Return a remark on schemes whose estimates are the same with and without a model, or learning."""
+    inner = {one.label: one.scheme.inner if isinstance(one.scheme, Flooding) else one.scheme for one in config.entrants}
+    labels = [label for label, scheme in inner.items() if isinstance(scheme, DirectScheme)]
+    if not labels:
+        return []
+    if config.fitted is None:
+        return [f"learning (--learn) has no effect on schemes without a filter: {', '.join(labels)}."]
+    return [f"schemes without a filter have the same estimates with and without the model: {', '.join(labels)}."]
