@@ -25,6 +25,7 @@ from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.history import PosteriorHistory
 from dpcrowd.schemes.registry import staggered_interval
 from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_state import RelayState
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import RunData, draw_run
 from dpcrowd.sim.data.seeds import Purpose, sequence
@@ -79,7 +80,7 @@ def run_batch(
             scheme = scheme_run.entrant.scheme
             release = run_slot(scheme, scheme_run.state, slot, shares, counts, noise, links.hearing(scheme.reach))
             scheme_run.recorder.seconds += time.perf_counter() - began
-            scheme_run.recorder.add(slot, release, links, static=static)
+            scheme_run.recorder.add(slot, release, links, static=static, groups=scheme_run.record_groups(slot))
             if scheme_run.history is not None:
                 scheme_run.history.add(slot)
         if tick is not None:
@@ -146,6 +147,14 @@ class _SchemeRun:
         self.history: PosteriorHistory | None = None
         if config.smoothed and isinstance(entrant.scheme, Relay):
             self.history = PosteriorHistory(entrant.scheme, self.state)
+
+    def record_groups(self, slot: int) -> Ints | None:
+        """Return the groups (N, d) of the records of a slot; None: no records are made in groups."""
+        state = self.state
+        if not isinstance(state, RelayState) or state.own_groups is None:
+            return None
+        servers = np.arange(state.setting.servers)
+        return state.groups_of(np.full(len(servers), slot % state.lag), servers)
 
 
 def _phases(config: SimulationConfig, entrant: Entrant, interval: int | None, networks: Networks) -> Ints | None:

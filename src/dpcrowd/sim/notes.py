@@ -19,6 +19,7 @@ from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
 from dpcrowd.sim.fit_notes import LEAST_COVERAGE
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
+from dpcrowd.sim.group_notes import group_notes
 from dpcrowd.sim.learning_notes import learning_notes, learns
 from dpcrowd.sim.planning import schedules_meet
 from dpcrowd.sim.recorder import RunRecords
@@ -200,7 +201,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         *_narrow(config, records),
         *_mostly_empty(config, records),
         *_wide(config, records),
-        *_ungrouped(config),
+        *group_notes(config, records),
         *_incomplete(records),
         *_exhausted(config, records),
     ]
@@ -334,22 +335,6 @@ def _slow_records(config: SimulationConfig) -> list[str]:
     return [
         f"{', '.join(slow)}: records go one hop per slot, which is the simulator's default. Live servers forward them "
         'at once: --hops-per-slot all (hops_per_slot="all" in Python).'
-    ]
-
-
-def _ungrouped(config: SimulationConfig) -> list[str]:
-    """Return a remark if relay is asked for groups, and its model does not say whether regions go together."""
-    model = config.data.model
-    asked = [
-        entrant.label
-        for entrant in config.entrants
-        if isinstance(entrant.scheme, Relay) and entrant.scheme.groups == "auto"
-    ]
-    if not asked or model.course is None or model.region_correlation is not None or model.regions < 2:
-        return []
-    return [
-        f"{', '.join(asked)}: no regions are joined, since the model has no region_correlation. Fit it on public "
-        "counts, or on releases with --made-with."
     ]
 
 

@@ -20,6 +20,7 @@ from dpcrowd.network.spread import Traffic
 from dpcrowd.privacy import Paid, worst_paid
 from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.history import PosteriorHistory
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.exhaustion import exhausted_slots
 from dpcrowd.sim.metrics import (
@@ -63,6 +64,8 @@ class RunRecords:
                               where that does not happen; None for a scheme without a finite guarantee
     nonnegative_total_error, nonnegative_mae   of the non-negative view of the estimates, if asked for
     median_total_error, median_mae   of the median view, if asked for; NaN for a scheme without variances
+    draws                     (runs, 3) the number of records that servers made, of the draws of noise in them, and of
+                              records with one draw on the sum of all regions; None unless relay was asked for groups
     empty                     share of the cells (a region in a slot) in which nobody is; None in stored results
     """
 
@@ -97,6 +100,7 @@ class RunRecords:
     median_total_error: PerRun | None = None
     median_mae: PerRun | None = None
     empty: PerRun | None = None
+    draws: Floats | None = None
 
 
 class Recorder:
@@ -123,12 +127,14 @@ class Recorder:
         self._runs_live = entrant.scheme.live or self._relays
         self._heartbeats = np.full((slots, len(runs)), np.nan)
         self._latency = np.full((slots, len(runs)), np.nan)
+        grouped = isinstance(entrant.scheme, Relay) and entrant.scheme.groups == "auto"
+        self._draws = np.zeros((len(runs), 3)) if grouped else None
         self._blocks: list[tuple[Floats, Floats]] = []
         self._stride = -(-(slots - config.burn_in) // _LATENCY_SLOTS)
         self.seconds = 0.0
 
-    def add(self, slot: int, release: Release, links: SlotLinks, *, static: bool) -> None:
-        """Record the release of a slot."""
+    def add(self, slot: int, release: Release, links: SlotLinks, *, static: bool, groups: Ints | None = None) -> None:
+        """Record the release of a slot; `groups` (runs x servers, d): of the records that relay made in it."""
         place = slot % _BLOCK
         self._estimates[place] = release.estimate
         self._variances[place] = release.variance
@@ -136,6 +142,8 @@ class Recorder:
         self._spoke[slot] = release.speaks
         sampled = release.sampled[:, 0] if release.sampled.shape[1] == 1 else release.sampled.any(axis=1)
         self._sampled[slot] = sampled.reshape(len(self._runs), -1).mean(axis=1)
+        if self._draws is not None and groups is not None:
+            self._draws += _draws(groups, np.asarray(sampled), len(self._runs))
         if release.traffic is not None:
             self._add_traffic(slot, release.traffic, links)
         elif not static:
@@ -237,6 +245,7 @@ class Recorder:
             smoothed=None if history is None else self._smoothed(history),
             by_size=by_size,
             exhausted_at=self._exhausted(),
+            draws=self._draws,
             empty=_over_slots((self._truth[start:] == 0).mean(axis=2)),
             **self._view_scores(start),
         )
@@ -289,6 +298,19 @@ class Recorder:
         window = guarantee.length if guarantee.kind == "window" else None
         by_run = self._charges.reshape(len(self._charges), len(self._runs), self._shape[1], -1)
         return tuple(worst_paid(by_run[:, run], window) for run in range(len(self._runs)))
+
+
+def _draws(groups: Ints, sampled: NDArray[np.bool_], runs: int) -> Floats:
+    """Return the numbers of records, of their draws, and of records with one draw on the sum of all regions, (runs, 3).
+
+    groups   (runs x servers, d) a group has the number of its first region
+    sampled  (runs x servers,) which servers made a record
+    """
+    regions = groups.shape[1]
+    own = (groups == np.arange(regions)).sum(axis=1)
+    sums = ~groups.any(axis=1) & (regions > 1)
+    table = np.stack([sampled, sampled * own, sampled & sums], axis=1).astype(np.float64)
+    return np.asarray(table.reshape(runs, -1, 3).sum(axis=1))
 
 
 def _over_slots(values: Floats) -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 from dpcrowd.arrays import Floats, PerRun
 from dpcrowd.errors import unknown_name
 from dpcrowd.sim.export import write_table
+from dpcrowd.sim.group_notes import draw_means
 from dpcrowd.sim.metrics import SIZES, nan_mean
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.smoothed import Smoothed, merge_smoothed
@@ -309,6 +310,7 @@ def _summary(record: RunRecords) -> dict[str, Any]:
     if record.by_size is not None:
         entry["by_size"] = errors_by_size(record.by_size)
     entry |= exhaustion(record)
+    entry |= draw_means(record)
     if record.smoothed is not None:
         mean = mean_with_interval(record.smoothed.are)
         interval = None if mean.ci95 is None else list(mean.ci95)
