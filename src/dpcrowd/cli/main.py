@@ -32,7 +32,7 @@ _COMMANDS = {
     ),
     "plan": ("dpcrowd.cli.plan", "plan", "Predict what a network will reach, before it exists."),
     "fit": ("dpcrowd.cli.fit", "fit", "Fit a process model on public data or on earlier releases."),
-    "tune": ("dpcrowd.cli.tune", "tune", "Find a scheme's parameters on public data or past releases."),
+    "tune": ("dpcrowd.cli.tune", "tune", "Find a scheme's parameters on public data."),
     "schemes": (
         "dpcrowd.cli.schemes",
         "schemes",

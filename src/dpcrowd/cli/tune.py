@@ -1,4 +1,4 @@
-"""`dpcrowd tune`: find the parameters of a scheme on public data or past releases, as a table, JSON or a TOML file."""
+"""`dpcrowd tune`: find the parameters of a scheme on public data, as a table, JSON or a TOML file."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ __all__ = ["tune"]
     help="Write the parameters into a TOML file for `dpcrowd simulate --tuning FILE`.",
 )
 def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool, **settings: Any) -> None:
-    """Find a scheme's parameters on public data or past releases.
+    """Find a scheme's parameters on public data, or on counts of people outside the promise.
+
+    It reads counts. Past releases of a network tell of the crowd, too: `dpcrowd fit --releases` fits a model on them.
 
     Evolution searches theta, xi and T_s/T (or RescueDP's theta) for the best estimates with their intervals. Q, which
     decides how wide these are, stays as it is: `dpcrowd fit` finds it.

@@ -1,1 +1,1 @@
-"""`dpcrowd tune`: find parameters of the filters and of the sampling on public data or past releases."""
+"""`dpcrowd tune`: find parameters of the filters and of the sampling on public data."""

@@ -1,4 +1,4 @@
-"""`dpcrowd.tune`: Q, A, theta, xi and T_s for one scheme, from public data or past releases.
+"""`dpcrowd.tune`: Q, A, theta, xi and T_s for one scheme, from public data, or counts of people outside the promise.
 
 A finite stream is tuned on a part of itself, with that part of epsilon: a sample then costs the same as in the complete
 stream, and T_s/T means the same. The runs have seeds that no simulation uses by default (`SEED_OFFSET`).
@@ -91,7 +91,9 @@ def tune(
     allow_exhausted: bool = False,
     **settings: Any,
 ) -> Tuned:
-    """Find the parameters of one scheme on public data or past releases, and write them to `out`.
+    """Find the parameters of one scheme on public data, and write them to `out`.
+
+    Counts of people whom the promise does not cover will do as well; past releases are for `dpcrowd.fit_releases`.
 
     method       "evolution": theta, xi, T_s/T (or RescueDP's theta) with the smallest score on the runs;
                  "likelihood": Q alone, from noisy samples without any truth
@@ -379,7 +381,8 @@ def _describe(config: SimulationConfig, complete: DataSet, method: str, transiti
         origin = "data of your own, of which Q has seen noisy samples only"
     else:
         origin = (
-            "data of your own, on which the parameters depend without any epsilon: public data or past releases only"
+            "data of your own, on which the parameters depend without any epsilon: only for public data, or people "
+            "outside the promise"
         )
     slots = f"{what}slots {data.first} to {data.first + data.slots - 1} of the {complete.first + complete.slots} of "
     return f"{slots}'{data.name}'{labels}; {origin}{source_of_a}"

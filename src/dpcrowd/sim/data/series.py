@@ -31,7 +31,7 @@ ROUNDING_VAR = 1.0 / 12.0
 
 FROM_WHOLE_SERIES = (
     "the process variance Q is taken from the complete series, so it counts as public knowledge in this simulation "
-    "only; for a live network give it by hand or tune it on public data or past releases."
+    "only; for a live network give it by hand, tune it on public data, or fit a model on public data or past releases."
 )
 GIVEN_BY_HAND = "the process variance Q of the filters was given by hand; the data do not depend on it."
 

@@ -226,6 +226,20 @@ def test_an_exhausted_budget_is_said(capsys: pytest.CaptureFixture[str], monkeyp
     assert "(--allow-exhausted)" in _exhaustion(replace(tuned, method="evolution"), allowed=True)
 
 
+@pytest.mark.slow
+def test_what_it_says_of_releases_is_true(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It invited past releases, and refused every table of them."""
+    (folder / "releases.csv").write_text("slot,region,estimate,low,high\n0,a,5,1,9\n1,a,6,2,10\n", encoding="utf-8")
+    assert main(["tune", "--scheme", "dpcrowd", "--data", "releases.csv"]) == 2
+    assert "add --releases to 'dpcrowd fit'" in capsys.readouterr().err
+    assert main(["--help"]) == 0
+    assert "parameters on public data." in " ".join(capsys.readouterr().out.split())
+    assert main(["tune", "--help"]) == 0
+    assert "`dpcrowd fit --releases` fits a model on them" in " ".join(capsys.readouterr().out.split())
+    tuned = read_tuned_of(_words("--scheme", "dpcrowd"), capsys)
+    assert tuned.on.endswith("only for public data, or people outside the promise")
+
+
 def read_tuned_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> Tuned:
     """Return what a command writes, without what it prints."""
     assert main([*words, "--out", "t.toml"]) == 0
