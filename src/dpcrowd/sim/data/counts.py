@@ -30,6 +30,7 @@ from dpcrowd.sim.data.places import find_published
 from dpcrowd.sim.data.series import series_model
 from dpcrowd.sim.data.tables import TIME_NAMES, Cell, Table, is_number, read_table
 from dpcrowd.sim.data.times import unknown_times_note
+from dpcrowd.sim.data.totals import total_note
 
 __all__ = [
     "LARGEST",
@@ -107,14 +108,15 @@ def counts_from_table(
         selection=regions,
         source=table.file,
     )
-    notes = (*table.notes, *filled, *reading_notes(labels, round_counts=round_counts))
+    notes = (*table.notes, *filled, *reading_notes(data, round_counts=round_counts))
     return replace(data, notes=(*data.notes, *notes))
 
 
-def reading_notes(labels: Sequence[str] | None, *, round_counts: bool) -> tuple[str, ...]:
+def reading_notes(data: FixedData, *, round_counts: bool) -> tuple[str, ...]:
     """Return what a reader of results should know about how a file of counts was read."""
     rounded = "fractions in the file were rounded to whole people, half to even." if round_counts else None
-    return tuple(note for note in (rounded, unknown_times_note(labels)) if note is not None)
+    notes = rounded, unknown_times_note(data.slot_labels), total_note(data.counts, data.regions)
+    return tuple(note for note in notes if note is not None)
 
 
 def series_data(

@@ -117,7 +117,7 @@ def counts_from_long_table(
         selection=regions,
         source=table.file,
     )
-    notes = (*(absent if missing else ()), *filled, *reading_notes(labels, round_counts=round_counts))
+    notes = (*(absent if missing else ()), *filled, *reading_notes(data, round_counts=round_counts))
     return replace(data, notes=(*data.notes, *notes))
 
 
