@@ -33,6 +33,7 @@ __all__ = [
     "servers",
     "servers_per_slot",
     "shares",
+    "shares_value",
     "slot_length",
     "slots",
     "static",
@@ -42,6 +43,7 @@ __all__ = [
     "window",
 ]
 
+_DIGITS = tuple("0123456789.")
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
 
@@ -115,13 +117,23 @@ observation = click.option(
     help="Model of the observation variance: paper or binomial.  [default: binomial, as in live servers; paper for the "
     "paper's data sets, unless they are partitioned]",
 )
+
+
+def shares_value(_context: click.Context, _option: click.Parameter, text: str | None) -> str | list[float] | None:
+    """Return `--shares`: numbers as such; a kind or the name of a file stays what it is."""
+    numeric = text is not None and text[:1] in _DIGITS and not text.lower().endswith(".csv")
+    return numbers("--shares", text) if text is not None and numeric else text
+
+
 shares = click.option(
     "--shares",
+    callback=shares_value,
     default="uniform",
     show_default=True,
-    metavar="KIND|FILE",
-    help="Shares of the population: how they are drawn (uniform, per-slot or partition), or a CSV file with the "
-    "columns server,share or server,region,share.",
+    metavar="KIND|H,H,…|FILE",
+    help="Shares of the population: equal (every user at one server), how they are drawn (partition: they sum to 1; "
+    "uniform; per-slot), one number per server, or a CSV file with the columns server,share or "
+    "server,region,share.",
 )
 composition = click.option(
     "--composition",

@@ -13,8 +13,6 @@ from dpcrowd.errors import BadInput
 
 __all__ = ["plan"]
 
-_DIGITS = tuple("0123456789.")
-
 
 @click.command()
 @click.option(
@@ -52,6 +50,7 @@ _DIGITS = tuple("0123456789.")
 @options.static
 @click.option(
     "--shares",
+    callback=options.shares_value,
     metavar="KIND|H,H,…|FILE",
     help="Shares of the population: equal (every user at one server), partition (drawn, they sum to 1), uniform (drawn "
     "independently, from 0.05 to 1), one number per server, or a CSV file with the columns server,share or "
@@ -113,7 +112,7 @@ def plan(
     /,
     level: str | None,
     process_var: str | None,
-    shares: str | None,
+    shares: str | list[float] | None,
     static: bool | None,
     reach: str | None,
     hops_per_slot: str | None,
@@ -156,7 +155,7 @@ def plan(
         result = make_plan(
             None if level is None else _levels(level),
             process_var=options.variances(process_var),
-            shares=_shares_option(shares),
+            shares=shares,
             dynamic=None if static is None else not static,
             reach=_hops("--reach", reach),
             hops_per_slot=_hops("--hops-per-slot", hops_per_slot),
@@ -276,12 +275,6 @@ def _print_traffic(result: Any, say: Any) -> None:
     packets, size = traffic.per_day(slot)
     heartbeats = f"{traffic.heartbeats_per_day(slot):,.0f} heartbeats"
     say(f"all servers together: {packets:,.0f} packets and {_size(size)} per day, and {heartbeats}")
-
-
-def _shares_option(shares: str | None) -> Any:
-    """Return numbers as such; a kind or the name of a file stays what it is."""
-    numeric = shares is not None and shares[:1] in _DIGITS and not shares.lower().endswith(".csv")
-    return options.numbers("--shares", shares) if shares is not None and numeric else shares
 
 
 def _shares(shares: str | tuple[Any, ...]) -> str:

@@ -98,9 +98,11 @@ def _is_negative(word: str) -> bool:
 @options.observation
 @click.option(
     "--shares",
-    metavar="KIND|FILE",
-    help="Shares of the population: how they are drawn (uniform, per-slot or partition), or a CSV file with the "
-    "columns server,share or server,region,share.  [default: those of a network.toml, else uniform]",
+    callback=options.shares_value,
+    metavar="KIND|H,H,…|FILE",
+    help="Shares of the population: equal (every user at one server), how they are drawn (partition: they sum to 1; "
+    "uniform; per-slot), one number per server, or a CSV file with the columns server,share or "
+    "server,region,share.  [default: those of a network.toml, else uniform]",
 )
 @options.composition
 @click.option(

@@ -32,7 +32,7 @@ from dpcrowd.sim.fitted import apply_model, by_position
 from dpcrowd.sim.network_choice import network_spec
 from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
-from dpcrowd.sim.share_choice import SharesLike, explicit_shares, is_changing, kind_of_shares, sized_shares, turnover_of
+from dpcrowd.sim.share_choice import SharesLike, is_changing, resolved_shares, sized_shares, turnover_of
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
 __all__ = ["Data", "Schemes", "SharesLike", "TuningLike", "configure"]
@@ -111,8 +111,9 @@ def configure(
     observation       how counts arise, in data and filter: "paper" or "binomial"; default: "binomial", as in live
                       servers, but "paper" for the paper's data sets unless every user is at one server
                       (shares="partition")
-    shares            "uniform", "per-slot", "partition", a list, an array (servers, regions), or a CSV file with the
-                      columns server,share or server,region,share; default: those of a network.toml, else "uniform".
+    shares            "uniform", "per-slot", "partition", "equal" (a partition into equal parts), a list, an array
+                      (servers, regions), or a CSV file with the columns server,share or server,region,share; default:
+                      those of a network.toml, else "uniform".
                       Filters know shares that differ by region
     graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
                       (a list, a 0/1 matrix, or the links of a network.toml)
@@ -181,7 +182,7 @@ def configure(
         shares = "uniform" if known is None else known
         if known is not None:
             data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
-    known_shares = kind_of_shares(shares) if isinstance(shares, str) else explicit_shares(shares, network.servers, data)
+    known_shares = resolved_shares(shares, network.servers, data)
     one_server = isinstance(data, CheckIns) or (
         known_shares == "partition" if isinstance(known_shares, str) else is_partition(known_shares)
     )

@@ -72,7 +72,10 @@ def fit(
             raise BadInput(f"dpcrowd.fit reads counts and has no '{name}'; give releases to dpcrowd.fit_releases.")
     _check_options(loading)
     if isinstance(data, np.ndarray | list):
-        data, loading = _from_array(data, loading), {}
+        try:
+            data, loading = _from_array(data, loading), {}
+        except OneSlot:
+            raise BadInput("the array has 1 slot (a row); a model needs at least 3.") from None
     if not isinstance(data, str | os.PathLike | DataSet):
         raise BadInput(
             f"dpcrowd.fit was given an object of type {type(data).__name__}; allowed: the path of a file, the name of a"

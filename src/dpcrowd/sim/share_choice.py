@@ -15,11 +15,11 @@ from dpcrowd.privacy import Users
 from dpcrowd.sim.data import DataSet
 from dpcrowd.sim.data.people import checked_turnover
 from dpcrowd.sim.data.share_file import is_share_file, read_shares
-from dpcrowd.sim.data.shares import KINDS, checked_shares
+from dpcrowd.sim.data.shares import EQUAL, KINDS, checked_shares
 from dpcrowd.sim.network_choice import is_graph_file, network_spec
 from dpcrowd.sim.network_file import is_network_file, read_network_file
 
-__all__ = ["SharesLike", "explicit_shares", "is_changing", "kind_of_shares", "sized_shares", "turnover_of"]
+__all__ = ["SharesLike", "is_changing", "resolved_shares", "sized_shares", "turnover_of"]
 
 _TURNOVER = 0.05
 """The part of the pinned users who are replaced per slot, if nobody says it."""
@@ -68,15 +68,21 @@ def _shares_of_file(
     return file.shares(names, data.regions, selected=selected), servers
 
 
-def kind_of_shares(kind: str) -> str:
-    """Return how shares are drawn, checked."""
-    if kind not in KINDS:
-        problem = unknown_name("kind of shares", kind, KINDS)
-        raise BadInput(f"{problem} A CSV file (*.csv) with the columns server,share is allowed, too.")
-    return str(kind)
+def resolved_shares(shares: Any, servers: int, data: DataSet) -> str | Shares:
+    """Return how shares are drawn, or explicit shares, checked."""
+    if isinstance(shares, str) and shares == EQUAL:
+        return np.full(servers, 1.0 / servers)
+    if not isinstance(shares, str):
+        return _explicit_shares(shares, servers, data)
+    if shares not in KINDS:
+        problem = unknown_name("kind of shares", shares, (EQUAL, *KINDS))
+        raise BadInput(
+            f"{problem} One number per server, or a CSV file (*.csv) with the columns server,share, is allowed, too."
+        )
+    return shares
 
 
-def explicit_shares(shares: Any, servers: int, data: DataSet) -> Shares:
+def _explicit_shares(shares: Any, servers: int, data: DataSet) -> Shares:
     """Return explicit shares, checked."""
     checked = checked_shares(shares, servers, data.slots, len(data.regions))
     if checked.shape == (servers, len(data.regions)) == (data.slots, servers):

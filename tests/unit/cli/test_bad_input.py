@@ -132,9 +132,9 @@ dpcrowd --sampling staggered --interval 3 --users roaming | staggered sampling i
 dpcrowd --accounting per-regin      | unknown accounting 'per-regin'. Did you mean 'per-region'? Allowed: per-region,
 dpcrowd --users roming              | unknown kind of users 'roming'. Did you mean 'roaming'? Allowed: pinned, roaming
 dpcrowd --observation papper        | unknown observation 'papper'. Did you mean 'paper'? Allowed: binomial, paper
-dpcrowd --shares partitoin          | unknown kind of shares 'partitoin'. Did you mean 'partition'? Allowed: partition,
-dpcrowd --shares equal              | Allowed: partition, per-slot, uniform. A CSV file (*.csv) with the columns
-dpcrowd --shares 0.5,0.5            | unknown kind of shares '0.5,0.5'. Allowed: partition, per-slot, uniform. A CSV
+dpcrowd --shares partitoin          | unknown kind of shares 'partitoin'. Did you mean 'partition'? Allowed: equal,
+dpcrowd --shares halves             | Allowed: equal, partition, per-slot, uniform. One number per server, or a CSV
+dpcrowd --shares 0.5,x              | --shares is '0.5,x'; allowed: numbers, separated by commas
 relay --share-width -1              | share_width=-1.0; allowed: from 0 (shares are right) to 1
 relay --share-width=-.5             | share_width=-0.5; allowed: from 0 (shares are right) to 1
 relay --share-width 2               | share_width=2.0; allowed: from 0 (shares are right) to 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import dpcrowd
+from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.tuning import Tuning
@@ -435,3 +437,36 @@ def test_a_list_of_shares_says_how_many_servers_there_are(tmp_path: Path) -> Non
     for wrong in ([], [0.2, [0.3]], np.array(0.5), ["a", "b"], [[0.2, 0.3], [0.4, 0.5]]):
         with pytest.raises(BadInput):
             configure("uniform", data, shares=wrong, window=5)
+
+
+def test_equal_shares_and_numbers_are_taken_as_in_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan takes both, and its simulation refused them."""
+    data = np.full((40, 2), 500)
+    equal = configure("relay", data, servers=4, window=10, shares="equal")
+    assert not isinstance(equal.shares, str)
+    assert equal.shares.tolist() == [0.25] * 4
+    assert (equal.observation, equal.users) == ("binomial", "pinned"), "every user is at one server"
+    words = ["simulate", "--scheme", "relay", "--slots", "30", "--runs", "1", "--window", "10", "--json"]
+    assert main([*words, "--shares", "0.5,0.3,0.2"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"][0]["shares"] == "given"
+    assert main([*words, "--shares", "equal", "--servers", "3"]) == 0
+    assert not any("sum to about" in note for note in json.loads(capsys.readouterr().out)["notes"])
+    assert main([*words, "--shares", "0.5,0.5", "--servers", "3"]) == 2
+    assert "shares" in capsys.readouterr().err
+
+
+def test_one_slot_is_too_few_and_what_is_said_can_be_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Messages named an option that fit does not have, or Python's name of it, and 0:1 looked like a fraction."""
+    with pytest.raises(BadInput, match=r"the array has 1 slot \(a row\); a model needs at least 3"):
+        dpcrowd.fit(np.zeros((1, 1)), source="x")
+    file = tmp_path / "one.csv"
+    file.write_text("a,b\n5,6\n", encoding="utf-8")
+    assert main(["simulate", "--scheme", "relay", "--data", str(file), "--window", "10"]) == 2
+    assert "the variance of a change: --process-var (process_var in Python)" in capsys.readouterr().err
+    counts = np.full((40, 2), 5)
+    with pytest.raises(BadInput, match=r"0:1 is slot 0 alone; the complete series is 0:1\.0, with a point"):
+        dpcrowd.fit(counts, source="x", span="0:1")
+    with pytest.raises(BadInput, match=r"0:1 is slot 0 alone; the complete series is 0:1\.0, with a point"):
+        dpcrowd.tune("dpcrowd", counts, span="0:1")
+    with pytest.raises(BadInput, match=r"give two or more\.$"):
+        dpcrowd.fit(counts, source="x", span="4:5")

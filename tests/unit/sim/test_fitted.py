@@ -200,7 +200,7 @@ def test_one_slot_is_enough_with_a_model(series: Path) -> None:
     level = dpcrowd.fit(series, source="x", season="none")
     result = dpcrowd.simulate("past", str(series), slots=1, model=level, runs=1, servers=2, burn_in=0)
     assert np.isfinite(result["past"].total_error).all()
-    with pytest.raises(BadInput, match="give process_var"):
+    with pytest.raises(BadInput, match=r"--process-var \(process_var in Python\)"):
         dpcrowd.simulate("uniform", str(series), slots=1, window=1, runs=1, servers=2, burn_in=0)
 
 

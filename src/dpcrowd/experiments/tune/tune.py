@@ -40,7 +40,7 @@ from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import Data, configure
 from dpcrowd.sim.data import NAMES, CheckIns, DataSet
 from dpcrowd.sim.data.seeds import Purpose, generator
-from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, notes_beside_variance, read_span
+from dpcrowd.sim.data.span import Span, cut, fraction_hint, is_drawn_anew, notes_beside_variance, read_span
 from dpcrowd.sim.export import check_toml_path, checked_path
 from dpcrowd.sim.fitted import apply_model, in_sample_note, model_note, timing_notes
 from dpcrowd.sim.tuned import METHODS, Tuned, counts_digest
@@ -350,7 +350,7 @@ def _check_span(config: SimulationConfig, span: Span | None) -> tuple[int, int]:
         burn_in = f", since errors count from slot {config.burn_in} on (burn-in)" if least > _FEWEST_SLOTS else ""
         raise BadInput(
             f"slots {first}:{last} are {length}; tuning needs at least {least}{burn_in}, and {_FEW_SLOTS} or more to "
-            "tell good parameters from chance."
+            f"tell good parameters from chance.{fraction_hint(first, last) if span is not None else ''}"
         )
     guarantee = config.entrants[0].guarantee
     if guarantee is not None and guarantee.kind == "window" and guarantee.length > length:

@@ -46,7 +46,10 @@ def series_model(counts: Truth, process_var: object | None, name: str) -> tuple[
     if slots >= 2:
         change_var = one_step_var(counts)
     elif process_var is None:
-        raise OneSlot(f"{name} has one slot, too few to see how the counts change; give process_var.")
+        raise OneSlot(
+            f"{name} has one slot, too few to see how the counts change; give more slots, or the variance of a change: "
+            "--process-var (process_var in Python)."
+        )
     else:
         change_var = np.full(d, ROUNDING_VAR)
     if process_var is None:

@@ -23,6 +23,7 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters.persistence import are_partitioned
 
 __all__ = [
+    "EQUAL",
     "KINDS",
     "SMALLEST",
     "checked_composition",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 KINDS = ("uniform", "per-slot", "partition")
+EQUAL = "equal"
+"""Equal parts, so that every user is at one server: nothing is drawn."""
 SMALLEST = 0.05
 _EXACT = 1e-9  # how far sums of exact shares may be from 1
 

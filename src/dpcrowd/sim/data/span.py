@@ -19,7 +19,7 @@ from dpcrowd.sim.data.dataset import DataSet, FixedData
 from dpcrowd.sim.data.series import FROM_WHOLE_SERIES, GIVEN_BY_HAND, one_step_var
 from dpcrowd.sim.data.synthetic import SyntheticData
 
-__all__ = ["Span", "cut", "is_drawn_anew", "notes_beside_variance", "read_span", "span_text"]
+__all__ = ["Span", "cut", "fraction_hint", "is_drawn_anew", "notes_beside_variance", "read_span", "span_text"]
 
 Span = str | Sequence[float]
 
@@ -88,6 +88,11 @@ def read_span(span: Span, slots: int, begin: int = 0) -> tuple[int, int]:
     return max(first - begin, 0), max(last - begin, 0)
 
 
+def fraction_hint(first: int, last: int) -> str:
+    """Return what to give instead of 0:1, if that was meant as all of the series; empty of any other span."""
+    return " 0:1 is slot 0 alone; the complete series is 0:1.0, with a point." if (first, last) == (0, 1) else ""
+
+
 def cut(data: DataSet, first: int, last: int) -> DataSet:
     """Return slots first .. last - 1 of a series; a synthetic set is drawn anew in each run and has none."""
     if not 0 <= first < last <= data.slots:
@@ -115,7 +120,10 @@ def cut(data: DataSet, first: int, last: int) -> DataSet:
 
 def _with_own_variance(shorter: DataSet, complete: DataSet) -> DataSet:
     if shorter.slots < 2:
-        raise BadInput(f"a span of one slot of '{complete.name}' does not show how counts change; give two or more.")
+        raise BadInput(
+            f"a span of one slot of '{complete.name}' does not show how counts change; give two or more."
+            f"{fraction_hint(shorter.first - complete.first, shorter.first - complete.first + 1)}"
+        )
     truth = shorter.truth(np.random.default_rng(0))  # of a fixed series: nothing is drawn
     change_var = one_step_var(truth)
     if not np.array_equal(complete.model.process_var, complete.change_var):

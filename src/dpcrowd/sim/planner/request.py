@@ -35,6 +35,7 @@ from dpcrowd.sim.data.draw import load
 from dpcrowd.sim.data.observe import KINDS as OBSERVATIONS
 from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import believed
+from dpcrowd.sim.data.shares import EQUAL
 from dpcrowd.sim.data.shares import KINDS as DRAWN_SHARES
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.network_choice import network_spec
@@ -43,7 +44,6 @@ from dpcrowd.sim.planner.replay import Series
 
 __all__ = ["EQUAL", "Levels", "PlanRequest", "SeasonRows", "levels_of_model", "read_levels"]
 
-EQUAL = "equal"
 _LARGEST = 1e15
 _COLUMNS, _FEWEST_RUNS = 32, 4  # a synthetic process is drawn until there are this many columns of counts
 
