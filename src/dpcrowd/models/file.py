@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
+from uuid import uuid4
 
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.models.model import Model, RegionModel, Scores, VarianceKind
@@ -291,7 +292,10 @@ def model_digest(model: Model) -> str:
 
 
 def write_model(model: Model, path: str | os.PathLike[str]) -> Path:
-    """Write the file, completely or not at all, and return its path; refuse numbers that it could not be read with."""
+    """Write the file, completely or not at all, and return its path; refuse numbers that it could not be read with.
+
+    Of several writers at once, the last one wins.
+    """
     file = Path(path)
     for region, change in zip(model.regions, model.change_var, strict=True):
         for what, values in (
@@ -305,7 +309,8 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> Path:
                     f"cannot write '{file}': {what} of region '{region.name}' is {max(values):g}, and a model holds "
                     f"numbers up to {_LARGEST:g}; are these counts of people?"
                 )
-    partial = file.with_name(file.name + ".part")
+    # A name of its own for each writer: one would move the part of another away. Permissions stay the usual ones.
+    partial = file.with_name(f"{file.name}.{uuid4().hex}.part")
     try:
         partial.write_text(model_text(model), encoding="utf-8", newline="\n")
         partial.replace(file)

@@ -256,3 +256,21 @@ def test_a_source_has_a_word(source: str) -> None:
 def test_the_comment_says_what_the_time_is_of() -> None:
     """With a span, the series begins earlier; the digest of models of earlier versions stays."""
     assert "from number `first` of the series on, whose time is `begins`" in model_text(fitted())
+
+
+def test_two_that_write_one_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes that fit the same model would use one temporary file, and the second find it gone."""
+    model, path = fitted(), tmp_path / "model.toml"
+    real, parts = Path.replace, []
+
+    def replace_after_another(self: Path, target: Path) -> Path:
+        parts.append(self)
+        if len(parts) == 1:
+            write_model(model, path)  # another one begins and ends in between
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace_after_another)
+    write_model(model, path)
+    assert len(set(parts)) == 2
+    assert read_model(path).digest == model.digest
+    assert list(tmp_path.iterdir()) == [path], "nothing is left behind"
