@@ -285,10 +285,11 @@ def _print_table(result: Any, *, wide: bool) -> None:
     if len(by_size) > 1:
         out.print("MAE by the number of people in a region, with the share of such cells:", markup=False)
         print_columns(out, {"scheme": columns["scheme"], **by_size})
-    promises = [f"promise of {', '.join(schemes)}: {text}" for text, schemes in _promises(rows).items()]
+    later = [note for note in result.notes if note not in result.first_notes]
+    first, notes = ([f"note: {note}" for note in texts] for texts in (result.first_notes, later))
     hidden = [] if wide else [_HIDDEN]
     unreliable = [_UNRELIABLE] if any(row["passes_checks"] is False for row in rows) else []
-    for text in [*unreliable, *promises, *_heartbeats(rows), *(f"note: {note}" for note in result.notes), *hidden]:
+    for text in [*unreliable, *first, *_promises(rows), *_heartbeats(rows), *notes, *hidden]:
         # Lines are wrapped on a terminal; a file gets one line per note.
         out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
 
@@ -383,12 +384,21 @@ def _exhaustion(row: dict[str, Any]) -> str:
     return "–" if row["exhausted_at"] is None else f"{row['exhausted_at']} ({row['exhausted_servers']:.0%})"
 
 
-def _promises(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the schemes by the text of their guarantee."""
-    promises: dict[str, list[str]] = {}
-    for row in rows:
-        promises.setdefault(row["promise"], []).append(row["scheme"])
-    return promises
+def _promises(rows: list[dict[str, Any]]) -> list[str]:
+    """Return one line per promise, with the schemes that make it; what some of them add to it comes last."""
+    texts = {row["promise"]: row["promise"] for row in rows}
+    for text in texts:
+        common = [other for other in texts if text.startswith(f"{other} ")]
+        texts[text] = max(common, key=len, default=text)
+    lines = []
+    for common in dict.fromkeys(texts.values()):
+        schemes = [row["scheme"] for row in rows if texts[row["promise"]] == common]
+        line = f"promise of {', '.join(schemes)}: {common}"
+        for text in (text for text, shorter in texts.items() if shorter == common != text):
+            labels = ", ".join(row["scheme"] for row in rows if row["promise"] == text)
+            line += f" Of {labels} also: {text.removeprefix(common).strip()}"
+        lines.append(line)
+    return lines
 
 
 def _half_width(metric: dict[str, Any]) -> float | None:

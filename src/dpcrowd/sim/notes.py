@@ -27,7 +27,7 @@ from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
 from dpcrowd.sim.statistics import mean_with_interval
 from dpcrowd.testing import Report, examine_scheme
 
-__all__ = ["attribution", "notes", "observation_note", "overlap_notes", "promise", "setup"]
+__all__ = ["attribution", "first_notes", "notes", "observation_note", "overlap_notes", "promise", "setup"]
 
 _ROUNDING = 1e-9  # of sums of shares
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
@@ -205,6 +205,12 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         *_incomplete(records),
         *_exhausted(config, records),
     ]
+
+
+def first_notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    """Return the remarks without which figures are misread: slots that a model has seen, and budgets that ran out."""
+    in_sample = None if config.fitted is None else in_sample_note(config.fitted, config.in_sample)
+    return [*([] if in_sample is None else [in_sample]), *_exhausted(config, records)]
 
 
 def overlap_notes(config: SimulationConfig) -> list[str]:

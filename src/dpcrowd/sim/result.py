@@ -120,6 +120,7 @@ class SimulationResult:
     records     one `RunRecords` per scheme: arrays with the runs first
     guarantees  the promise of each scheme in words; None for a scheme without privacy
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
+    first_notes those of the notes without which figures are misread, and which are printed first
     setup       the settings of each scheme: data, servers, epsilon, ...; `write` repeats them in every row
     observation_noise   what the observation noise alone costs: errors without privacy, on the first runs
     attributions        who answers for the promise of each scheme: dpcrowd, or another package
@@ -139,6 +140,7 @@ class SimulationResult:
     setup: dict[str, dict[str, Any]] = field(default_factory=dict)
     observation_noise: ObservationNoise | None = None
     attributions: dict[str, Attribution] = field(default_factory=dict)
+    first_notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return one line per scheme; the arrays themselves would fill many pages."""

@@ -15,7 +15,7 @@ from dpcrowd.sim.backends import Backend, run_tasks
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.configure import Data, Schemes, configure
 from dpcrowd.sim.engine import run_batch
-from dpcrowd.sim.notes import attribution, notes, observation_note, promise, setup
+from dpcrowd.sim.notes import attribution, first_notes, notes, observation_note, promise, setup
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Errors, ObservationNoise, SimulationResult, merge_records
 from dpcrowd.sim.together import errors_together
@@ -83,14 +83,16 @@ def simulate(
         parts = _run_parallel(config, shared, where, progress, total)
     merged = [merge_records(records) for records in zip(*parts, strict=True)]
     noise = _observation_noise(config, merged)
+    cost = [] if noise is None else [observation_note(noise, config.runs)]
     return SimulationResult(
         records={record.label: record for record in merged},
         guarantees={entrant.label: promise(config, entrant) for entrant in config.entrants},
         notes=(
             *config.data.notes,
             *notes(config, merged),
-            *([] if noise is None else [observation_note(noise, config.runs)]),
+            *cost,
         ),
+        first_notes=(*first_notes(config, merged), *cost),
         setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
         attributions={entrant.label: attribution(entrant) for entrant in config.entrants},
         observation_noise=noise,

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dpcrowd
@@ -177,14 +178,41 @@ def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -
         low, high = api[name]["are"]["ci95"]
         assert half == f"{(high - low) / 2:.4g}"
     assert lines[0].split()[-1] == "–", "no privacy, nothing paid"
-    assert lines[3] == "promise of non-private: none, exact counts are shared."
-    assert lines[4].startswith("promise of fast, dpcrowd: Pure user-level differential privacy with ε = 1 ")
+    assert lines[3].startswith("note: the observation noise alone costs ARE "), "figures are read with it"
+    assert lines[4] == "promise of non-private: none, exact counts are shared."
+    assert lines[5].startswith("promise of fast, dpcrowd: Pure user-level differential privacy with ε = 1 ")
     heartbeats = f"dpcrowd {api['dpcrowd']['heartbeats_per_slot']:.4g}. A live server sends every neighbour"
-    assert lines[5].startswith(f"heartbeats per slot of a live network, besides these packets: {heartbeats}")
-    assert lines[6].startswith("note: shares sum to about 3.15, and users may be at several servers at once")
-    assert lines[7].startswith("note: the observation noise alone costs ARE ")
+    assert lines[6].startswith(f"heartbeats per slot of a live network, besides these packets: {heartbeats}")
+    assert lines[7].startswith("note: shares sum to about 3.15, and users may be at several servers at once")
     assert lines[8].startswith("--wide shows RMSE, ACE, bytes")
     assert len(lines) == 9
+
+
+def test_what_figures_have_to_be_read_with_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The warning that a model has seen the scored slots stood among a dozen remarks, below two long promises."""
+    file, model = tmp_path / "counts.csv", tmp_path / "model.toml"
+    rows = np.random.default_rng(1).poisson(50, (120, 2)).tolist()
+    file.write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in rows), encoding="utf-8")
+    assert main(["fit", str(file), "--source", "x", "--out", str(model)]) == 0
+    words = ["simulate", "--scheme", "relay,kalman-uniform,past", "--data", str(file), "--model", str(model)]
+    words += ["--runs", "1", "--servers", "4", "--horizon", "40"]
+    capsys.readouterr()
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    starts = [line for line in lines if line.startswith(("note: ", "promise of "))]
+    assert starts[0].startswith("note: in-sample: model.toml was fitted on ")
+    assert starts[1].startswith("note: relay: budget exhausted at slot ")
+    assert starts[2].startswith("note: kalman-uniform: budget exhausted at slot ")
+    assert starts[3].startswith("note: the observation noise alone costs ")
+    assert starts[4].startswith("promise of relay, kalman-uniform: Pure user-level differential privacy")
+    assert "Of relay also: The audience of a record is the complete network" in starts[4]
+    assert starts[5].startswith("promise of past: nothing to promise")
+    assert all(line.startswith("note: ") for line in starts[6:])
+    assert main([*words, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert {f"note: {note}" for note in content["notes"]} == {line for line in starts if line.startswith("note: ")}
+    assert content["notes"][-1].startswith("the observation noise alone costs"), "the object has its order"
+    assert "The audience of a record" in content["results"][0]["promise"]
 
 
 def test_every_cell_of_the_table_is_a_figure_of_the_object(
@@ -279,7 +307,7 @@ def test_the_table_fits_a_narrow_terminal(
     views = ("--nonnegative", "--median")
     assert main(tiny_words("fast,dkalman-uniform", "--data", str(data), "--slots", "60", *views)) == 0
     lines = capsys.readouterr().out.splitlines()
-    tables = lines[: next(number for number, line in enumerate(lines) if line.startswith("promise"))]
+    tables = lines[: next(number for number, line in enumerate(lines) if line.startswith(("note", "promise")))]
     assert all(len(line) <= 80 for line in tables)
     assert not any("…" in line for line in tables)
     assert {"ARE", "MAE", "coverage"} <= set(lines[0].split()), "accuracy comes first"
