@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -109,3 +110,21 @@ def test_pins_cover_every_dependency_and_name_no_address() -> None:
     names = {re.split(r"[\[<>=~!; ]", needed)[0] for needed in [*project["dependencies"], *extras]} - {"dpcrowd"}
     assert len(names) > 15
     assert names <= pinned, f"not pinned (run `make pins`): {sorted(names - pinned)}"
+
+
+@pytest.mark.slow
+def test_the_recommended_way_of_the_quickstart_runs_as_printed(tmp_path: Path) -> None:
+    """The first commands that a reader copies have to work one after another, and give the figures of the page."""
+    page = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    section = page.split("## With what is known beforehand")[1].split("\n## ")[0]
+    lines = re.findall(r"^    dpcrowd (.+)$", section, flags=re.MULTILINE)
+    assert [line.split()[0] for line in lines] == ["data", "fit", "simulate"]
+    code = "import sys; from dpcrowd.cli.main import main; sys.exit(main())"
+    for line in lines:
+        command = [sys.executable, "-c", code, *shlex.split(line, comments=True)]
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    errors = {words[0]: float(words[1]) for words in map(str.split, done.stdout.splitlines()[1:3])}
+    assert errors == {"relay": pytest.approx(0.02, abs=0.005), "past": pytest.approx(0.06, abs=0.02)}
+    assert "note: in-sample" not in done.stdout
+    assert "note: relay: " in done.stdout
