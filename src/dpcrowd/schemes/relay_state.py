@@ -13,6 +13,7 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.ahead import moved_in_time
+from dpcrowd.filters.bank_estimate import combined
 from dpcrowd.filters.learning import Bank, Beliefs, beliefs_of, reset_bank, start_bank
 from dpcrowd.filters.origins import OriginScores
 from dpcrowd.filters.records import POOL, RecordTable
@@ -366,10 +367,13 @@ def fill_from_course(state: RelayState, until: int) -> None:
         state.level[place], state.level_var[place] = mean, var
         if state.bank is not None:
             state.bank.put(place, start_bank(model, state.setting.servers, slot))
+            state.mean[place], state.mean_var[place] = combined(state.bank.at(place), state.beliefs)
     state.known[:] = True
     mean, var = model.start(-1)  # slots before L rest on it; later ones on a slot that has become final
     state.base, state.base_var = np.empty_like(state.base), np.empty_like(state.base_var)
     state.base[:], state.base_var[:] = mean, np.diag(var) if matrix else var
+    if state.base_bank is not None:  # the estimate is what all beliefs say together, also before any record
+        state.base[:], state.base_var[:] = combined(state.base_bank, state.beliefs)
     state.base_known = np.ones_like(state.base_known)
 
 

@@ -30,6 +30,7 @@ from dpcrowd.testing import Report, examine_scheme
 __all__ = ["attribution", "first_notes", "notes", "observation_note", "overlap_notes", "promise", "setup"]
 
 _ROUNDING = 1e-9  # of sums of shares
+_EQUAL_SHARES = "it takes shares that differ by region for equal ones"
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
 _MOST_COVERAGE = 0.995  # above which it says that they are too wide
 _FEWEST_INTERVALS = 1000  # to say so: among fewer, all may contain the truth by chance
@@ -384,11 +385,12 @@ def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str
         reason = "its model does not fit these data"
         if 0.0 < float(record.frequency.mean()) < _EVERY_SLOT:
             reason += ", or it samples too rarely to follow them"
-        if config.composition is not None:
-            if record.label not in relays:
-                reason = "it takes shares that differ by region for equal ones"
-            elif config.share_width == 0.0:
-                reason = "it takes shares that differ by region for equal ones; with share_width=0.1 it learns them"
+        if config.composition is not None and float(record.frequency.mean()) > 0.0:  # the model alone has no shares
+            learns = record.label in relays and config.share_width > 0.0
+            shares = "it has not learned yet how shares differ by region" if learns else _EQUAL_SHARES
+            reason = f"{shares}, or {reason}" if learns else shares
+            if record.label in relays and not learns:
+                reason += "; with share_width=0.1 it learns them"
         remarks.append(
             f"{record.label}: only {coverage:.1%} of its 95% intervals contain the truth. They are too narrow: "
             f"{reason}."

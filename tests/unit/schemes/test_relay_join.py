@@ -11,7 +11,8 @@ import pytest
 from msgspec import msgpack
 
 from dpcrowd.errors import BadInput
-from dpcrowd.filters import ProcessModel
+from dpcrowd.filters import Course, ProcessModel
+from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.relay_join import FinalisedState, most_trusted
 from dpcrowd.schemes.server import Server
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
@@ -371,3 +372,31 @@ def test_the_state_of_a_server_is_not_changed_by_who_reads_it() -> None:
     before, state = bits(server.smoothed().estimate), facts().server(1).read_finalised(server.finalised_state())
     state.base[:] = -1.0
     assert bits(server.smoothed().estimate) == before
+
+
+@pytest.mark.parametrize("first", [0, 1000])
+def test_a_state_of_the_first_slots_can_be_taken(first: int) -> None:
+    """A server that began less than L slots ago knows its model alone of the slots before; its state was refused."""
+    profile = np.array([[1000.0, 400.0], [300.0, 500.0], [600.0, 100.0]])
+    course = Course(profile, np.full((3, 2), 900.0), season=3, step=1)
+    network = Network(
+        np.array([0.5, 0.3, 0.2]),
+        ProcessModel.around(course, 0.8),
+        Guarantee.window(4, epsilon=8.0),
+        samples=4,
+        phases=np.zeros(3, dtype=np.int64),
+        observation="binomial",
+        learn=True,
+    )
+    neighbour = network.server(0)
+    taken = 0
+    for slot in range(first, first + 8):
+        crowd = profile[slot % 3]
+        neighbour.observe(slot, np.rint(0.5 * crowd).astype(int))
+        records = {(origin, slot): np.rint(network.shares[origin] * crowd) for origin in (1, 2)}
+        neighbour.hear({9: message_of(records, list(records), network.price)})
+        if neighbour.can_be_joined:
+            state = network.server(1).read_finalised(neighbour.finalised_state())
+            assert np.isfinite(state.base).all()
+            taken += 1
+    assert taken == (4 if first == 0 else 8)

@@ -1,0 +1,37 @@
+"""Why intervals are too narrow: the reason that a result names has to be one that the scheme can have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcrowd.sim.fit import fit
+from dpcrowd.sim.simulate import simulate
+
+
+@pytest.mark.slow
+def test_the_model_alone_has_no_shares(tmp_path: Path) -> None:
+    """`past` reads no counts: that shares differ by region cannot be why it is wrong."""
+    rng = np.random.default_rng(4)
+    counts = rng.poisson(np.where(np.arange(120)[:, None] < 60, 800, 1600), (120, 4))
+    fit(counts, source="drawn", span="0:0.5", out=tmp_path / "model.toml")
+    result = simulate(
+        "relay,past",
+        counts,
+        servers=6,
+        shares="partition",
+        composition=0.5,
+        epsilon=20.0,
+        window=10,
+        model=tmp_path / "model.toml",
+        hops_per_slot="all",
+        burn_in=70,
+        runs=1,
+        jobs=1,
+    )
+    reasons = {note.partition(":")[0]: note for note in result.notes if "too narrow" in note}
+    assert "its model does not fit" in reasons["past"]
+    assert "shares" not in reasons["past"]
+    assert "share_width=0.1 it learns them" in reasons["relay"]
