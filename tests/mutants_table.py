@@ -614,6 +614,22 @@ MUTANTS = (
         ("unit/node/machine/test_arrivals.py",),
     ),
     Mutant(
+        "deviations-prove-another-level",
+        "filters/persistence.py",
+        "repeated = ordered_sum(np.square(weights) * spread)",
+        "repeated = 0.0 * ordered_sum(np.square(weights) * spread)",
+        "Servers whose users stay say the same again and again, and filters that learn take it for new evidence.",
+        ("oracle/filters/test_persistence.py",),
+    ),
+    Mutant(
+        "joins-any-learned-shares",
+        "schemes/server.py",
+        "        check_learned(checked, self.setting)\n",
+        "",
+        "A neighbour's filter without a scale makes every later estimate of who joins no number.",
+        ("unit/schemes/test_relay_join.py",),
+    ),
+    Mutant(
         "a-moved-level-fades-with-chance",
         "filters/moving_level.py",
         "level = left * (belief[0] - model_filter[0]) / part_before",
