@@ -83,6 +83,8 @@ _MOST_MOVES = 0.05
 servers that never sample in the same slot, for jumps of the crowd, and would never get to know them."""
 _LEAST_HEARD = 0.5
 """The public part of the servers that have been heard, at least, before a region is settled."""
+_LESS_THAN_NOBODY = 4.0
+"""How many standard deviations below 0 a crowd is impossible."""
 _LEAST_NOISE = 1e-13
 """The least variance of a record's noise, as a part of what the filter expects of its value: rounding."""
 
@@ -158,7 +160,35 @@ def fuse_slot(
     heard[records.origins] = np.minimum(heard[records.origins] + 1, 2)
     mean, gain, noise = _update(known, expected_records(slot, public, records))
     after = ShareFilter(mean, known.spread, known.scale, True, heard, known.settled, gain, noise)
+    if before.begun and (impossible := _is_impossible(after)).any():
+        known = _begun_again(known, impossible, public, width, step, records)
+        slot = replace(slot, known=known, shares=np.where(impossible[:, None], public.T, slot.shares))
+        mean, gain, noise = _update(known, expected_records(slot, public, records))
+        after = ShareFilter(mean, known.spread, known.scale, True, heard, known.settled, gain, noise)
     return _settle(after, public.T, width, records, step)
+
+
+def _is_impossible(known: ShareFilter) -> Bools:
+    """Return in which regions there would be less than nobody, (d,): what was learned there cannot be right."""
+    return np.asarray(known.mean[:, 0] < -_LESS_THAN_NOBODY * np.sqrt(np.maximum(known.crowd_var, 1.0)))
+
+
+def _begun_again(
+    known: ShareFilter, which: Bools, public: Floats, width: float, step: CrowdStep, records: SlotRecords
+) -> ShareFilter:
+    """Return the filter before the records of a slot, in some regions (d,) as if they were the first ones.
+
+    Where a region was empty in the first slots, the servers that were heard then looked as if they had no share of it.
+    """
+    mean, cov, scale = _begun(start_filter(public, width), public.T, public.T, step, records)
+    return replace(
+        known,
+        mean=np.where(which[:, None], mean, known.mean),
+        spread=ShareCovariance(np.where(which[:, None, None], cov, known.cov)),
+        scale=np.where(which, scale, known.scale),
+        settled=known.settled & ~which,
+        gain=None,
+    )
 
 
 def prepare_slot(

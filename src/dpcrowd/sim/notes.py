@@ -369,7 +369,8 @@ def _uncalibrated(config: SimulationConfig) -> list[str]:
     if any(config.model_of(entrant).transition.ndim == 2 for entrant in config.entrants):
         remarks.append(
             "people move between the regions of these data, which the diagonal form cannot follow: its filters are "
-            "less accurate and their intervals too narrow (form=matrix can)."
+            "less accurate and their intervals too narrow "
+            + ("(learn=True makes them wider)." if config.share_width > 0.0 else "(form=matrix can).")
         )
     return remarks
 
