@@ -446,3 +446,17 @@ def test_a_level_that_drifts_beside_chance_is_covered(noise: float) -> None:
     mean, var = learned(truth, noise, 72, model)
     late = slice(40, None)
     assert (np.abs(mean - truth) < 1.96 * np.sqrt(var))[late].mean() > 0.925
+
+
+def test_deviations_that_last_are_followed_without_the_chance_of_a_slot() -> None:
+    """Where nothing but the level moves, a belief in chance beside it would miss an eighth more."""
+    rng, settled = np.random.default_rng(81), Q / (1.0 - A * A)
+    deviation, values = rng.normal(0.0, np.sqrt(settled), (RUNS, 1)), []
+    for _ in range(160):
+        deviation = 0.99 * deviation + rng.normal(0.0, np.sqrt(settled * (1.0 - 0.99**2)), deviation.shape)
+        values.append(LEVEL + deviation)
+    truth, late = np.array(values), slice(40, None)
+    error, usual = (
+        np.abs(mean - truth)[late].mean() for mean, _ in (learned(truth, 100.0, 82), fixed(truth, 100.0, 82, 1.0))
+    )
+    assert error < 0.72 * usual
