@@ -50,10 +50,10 @@ __all__ = [
     "consistent",
     "deviation_spread",
     "fuse_persistent",
-    "fused",
     "ordered_sum",
     "partitioned_information",
     "persistent_gain",
+    "posterior_mean",
     "remainder",
     "repeated_part",
 ]
@@ -145,10 +145,10 @@ def fuse_persistent(
 ) -> tuple[Floats, Floats, Floats]:
     """Return posterior mean and variance (n, d), and x (m, n, d), from the priors of the slot and its records."""
     gain = persistent_gain(prior_var, cross, records)
-    return fused(prior, gain, records), gain.var, gain.cross
+    return posterior_mean(prior, gain, records), gain.var, gain.cross
 
 
-def fused(prior: Floats, gain: PersistentGain, records: PersistentRecords) -> Floats:
+def posterior_mean(prior: Floats, gain: PersistentGain, records: PersistentRecords) -> Floats:
     """Return the posterior mean (n, d)."""
     innovation = records.noisy - records.shares[records.origins] * prior
     by_share, by_cross = ordered_sum(gain.by_share * innovation), ordered_sum(gain.by_cross * innovation)

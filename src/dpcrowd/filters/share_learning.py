@@ -161,7 +161,7 @@ def fuse_slot(
     mean, gain, noise = _update(known, expected_records(slot, public, records))
     after = ShareFilter(mean, known.spread, known.scale, True, heard, known.settled, gain, noise)
     if before.begun and (impossible := _is_impossible(after)).any():
-        known = _begun_again(known, impossible, public, width, step, records)
+        known = _restart(known, impossible, public, width, step, records)
         slot = replace(slot, known=known, shares=np.where(impossible[:, None], public.T, slot.shares))
         mean, gain, noise = _update(known, expected_records(slot, public, records))
         after = ShareFilter(mean, known.spread, known.scale, True, heard, known.settled, gain, noise)
@@ -173,7 +173,7 @@ def _is_impossible(known: ShareFilter) -> Bools:
     return np.asarray(known.mean[:, 0] < -_LESS_THAN_NOBODY * np.sqrt(np.maximum(known.crowd_var, 1.0)))
 
 
-def _begun_again(
+def _restart(
     known: ShareFilter, which: Bools, public: Floats, width: float, step: CrowdStep, records: SlotRecords
 ) -> ShareFilter:
     """Return the filter before the records of a slot, in some regions (d,) as if they were the first ones.

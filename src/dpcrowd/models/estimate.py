@@ -399,13 +399,13 @@ def _most_likely(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, 
             gain = np.where(present[slot], var / spread, 0.0)
             mean, var = mean + gain * error, (1.0 - gain) * var
     likelihood *= _OVERLAP
-    both = a * (lasting / settled)  # a of the AR(1) with the same correlation of two slots
+    correlation = a * (lasting / settled)  # of two slots, and so a of the AR(1) that has it
     if blocks[0].earlier is not None:
-        likelihood += blocks[0].earlier.log_prior(settled * (1.0 if kind == "fixed" else level), both)
+        likelihood += blocks[0].earlier.log_prior(settled * (1.0 if kind == "fixed" else level), correlation)
     chance = common_weights(likelihood, START)
-    transition = (chance * both).sum(axis=0)
+    transition = (chance * correlation).sum(axis=0)
     # What one slot adds is known better than what many add up to: the farther a is from 1, the less it depends on a.
-    return transition, np.exp((chance * np.log(settled * (1.0 - both * both))).sum(axis=0))
+    return transition, np.exp((chance * np.log(settled * (1.0 - correlation * correlation))).sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)

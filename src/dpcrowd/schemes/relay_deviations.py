@@ -22,10 +22,10 @@ from dpcrowd.filters.persistence import (
     are_partitioned,
     consistent,
     deviation_spread,
-    fused,
     ordered_sum,
     partitioned_information,
     persistent_gain,
+    posterior_mean,
     repeated_part,
 )
 from dpcrowd.filters.records import Reference, held_pairs
@@ -94,7 +94,7 @@ def fuse_deviations(
     records = slot_records(state, slot, active, rows, prior, reference, engine)
     if records is not None:
         gain = persistent_gain(prior[1][rows], carried, records)
-        mean[rows], var[rows], carried = fused(prior[0][rows], gain, records), gain.var, gain.cross
+        mean[rows], var[rows], carried = posterior_mean(prior[0][rows], gain, records), gain.var, gain.cross
         if state.bank is not None:
             repeated[rows] = repeated_part(prior[1][rows], gain, records, state.interval)
     if state.table(slot).groups is not None:

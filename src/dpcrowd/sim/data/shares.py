@@ -134,8 +134,8 @@ def without_rounding(shares: Shares) -> Shares:
 
 
 def partitioned_regions(shares: Shares) -> Bools:
-    """Return in which regions every user is at exactly one server, (1,) or (d,)."""
-    return np.asarray(np.atleast_1d(_partitioned(shares)).all(axis=0, keepdims=shares.ndim < 3)).reshape(-1)
+    """Return in which regions every user is at exactly one server in every slot, (1,) or (d,)."""
+    return np.atleast_1d(np.atleast_2d(_partitioned(shares)).all(axis=0 if shares.ndim == 3 else None))
 
 
 def is_partition(shares: Shares) -> bool:
