@@ -21,6 +21,7 @@ __all__ = [
     "MissingExtra",
     "SlotTaken",
     "check_switches",
+    "counted",
     "unknown_name",
     "whole_number",
 ]
@@ -101,6 +102,15 @@ def whole_number(name: str, value: object, least: int, most: int | None = None, 
     if number is None or number < least or (most is not None and number > most):
         span = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise BadInput(f"{name} must be a whole number {span}{why}; given {value}.")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, for messages: 1 slot, 2 slots.
+
+    >>> counted(1, "slot"), counted(0, "slot"), counted(12, "server")
+    ('1 slot', '0 slots', '12 servers')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def check_switches(**switches: object) -> None:

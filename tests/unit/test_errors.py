@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from dpcrowd.client.errors import NodeError
-from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError, MissingExtra, unknown_name
+from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError, MissingExtra, counted, unknown_name
 from dpcrowd.node.storage import SlotTaken, StorageError
 from dpcrowd.node.transport.base import TransportFailed
 
@@ -46,3 +46,9 @@ def test_only_bad_input_is_a_value_error(kind: type[DpcrowdError]) -> None:
     assert not issubclass(kind, ValueError)
     assert issubclass(kind, DpcrowdError)
     assert issubclass(BadInput, ValueError), "what callers of 0.1.0 catch"
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 slots"), (1, "1 slot"), (2, "2 slots"), (1500, "1500 slots")])
+def test_one_is_not_several(number: int, text: str) -> None:
+    """Messages said "1 slots"."""
+    assert counted(number, "slot") == text

@@ -105,15 +105,12 @@ def _list(as_json: bool, data_dir: Path | None) -> None:
         return
     for entry in CATALOG:
         where = find_location(entry.name, data_dir) or f"not on this machine; {how_to_get(entry.name)}"
-        shape = f"{entry.slots} slots x {entry.regions} region{'s' if entry.regions > 1 else ''}"
-        click.echo(f"{entry.name:<17} {shape}")
+        click.echo(f"{entry.name:<17} {_shape(entry.slots, entry.regions)}")
         texts = {"what": entry.what, "slot": entry.slot, "source": entry.source, "terms": entry.terms, "where": where}
         for title, text in texts.items():
             click.echo(f"  {title:<8}{text}")
     for row in plugins:
-        click.echo(
-            f"{row['name']:<17} {row['slots']} slots x {row['regions']} region{'s' if row['regions'] > 1 else ''}"
-        )
+        click.echo(f"{row['name']:<17} {_shape(row['slots'], row['regions'])}")
         click.echo(f"  {'source':<8}{row['source']}")
     click.echo(
         "The path of any CSV or Parquet file of counts (one column per region, or slot, region, count), or of "
@@ -155,6 +152,7 @@ def _write_counts(name: str, out: Path | None, seed: int, run: int, loading: dic
     from dpcrowd.sim.data.draw import load
     from dpcrowd.sim.data.seeds import Purpose, generator
     from dpcrowd.sim.data.span import is_drawn_anew
+    from dpcrowd.sim.export import check_writable
 
     if out is None:
         raise BadInput(f"'{name}' is not downloaded; to write its counts to a file, give --out {name}.csv.")
@@ -163,6 +161,7 @@ def _write_counts(name: str, out: Path | None, seed: int, run: int, loading: dic
     if seed < 0 or run < 0:
         raise BadInput(f"--seed is {seed} and --run is {run}; allowed: whole numbers of at least 0.")
     _refuse_to_replace(out, force)
+    check_writable(out)
     data_set = load(name, **{option: value for option, value in loading.items() if value is not None})
     truth = data_set.truth(generator(seed, run, Purpose.TRUTH))
     labels = data_set.slot_labels
@@ -174,7 +173,7 @@ def _write_counts(name: str, out: Path | None, seed: int, run: int, loading: dic
         label_name="slot" if labels is None else "time",
     )
     drawn = f", seed {seed}, run {run}" if is_drawn_anew(data_set) else ""
-    click.echo(f"wrote {out}: {data_set.slots} slots x {len(data_set.regions)} regions{drawn}")
+    click.echo(f"wrote {out}: {_shape(data_set.slots, len(data_set.regions))}{drawn}")
 
 
 def _get_published(name: str, out: Path | None, source: Path | None, data_dir: Path | None, force: bool) -> None:
@@ -184,6 +183,7 @@ def _get_published(name: str, out: Path | None, source: Path | None, data_dir: P
     from dpcrowd.sim.data.counts import PUBLISHED, published, write_counts
     from dpcrowd.sim.data.download import convert, fetch
     from dpcrowd.sim.data.places import ENVIRONMENT, cache_dir, find_published, search_path
+    from dpcrowd.sim.export import check_writable
 
     file = PUBLISHED[name][0]
     path = cache_dir() / file if out is None else _place(name, out, file)
@@ -194,6 +194,8 @@ def _get_published(name: str, out: Path | None, source: Path | None, data_dir: P
         click.echo(f"{name} is here already: {copy}. Give --out FILE to copy it, or --force to download it again.")
         return
     _refuse_to_replace(path, force)
+    if path == out:  # the cache, and a folder that was asked for, are created
+        check_writable(path)
     if source is not None:
         series = convert(name, source)
     elif copy is not None and out is not None and copy.resolve() != path.resolve():
@@ -204,9 +206,7 @@ def _get_published(name: str, out: Path | None, source: Path | None, data_dir: P
         click.echo(f"downloading {name} from the CDC ...", err=True)
         series = fetch(name)
     write_counts(path, series.counts, series.regions, series.weeks, label_name="week")
-    click.echo(
-        f"wrote {path}: {len(series.weeks)} slots x {len(series.regions)} regions; US government work, credit CDC"
-    )
+    click.echo(f"wrote {path}: {_shape(len(series.weeks), len(series.regions))}; US government work, credit CDC")
     folder = path.parent.resolve()
     if path.name == file and folder not in [place.resolve() for place in search_path()]:
         click.echo(f"for dpcrowd to find it there, set {ENVIRONMENT} to {folder}")
@@ -222,6 +222,11 @@ def _place(name: str, out: Path, file: str) -> Path:
             "written."
         )
     return out / file
+
+
+def _shape(slots: Any, regions: int) -> str:
+    """Return the size of a data set in words; the number of slots may be a text."""
+    return f"{slots} slot{'' if slots == 1 else 's'} x {regions} region{'' if regions == 1 else 's'}"
 
 
 def _refuse_to_replace(path: Path, force: bool) -> None:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpcrowd.errors import counted
+
 if TYPE_CHECKING:
     from dpcrowd.client.client import Client
     from dpcrowd.client.delivery import Delivery
@@ -140,7 +142,7 @@ def feed(
         finally:
             left_out.sum_up()
     if verbose:
-        click.echo(f"dpcrowd: {accepted} check-ins taken", err=True)
+        click.echo(f"dpcrowd: {counted(accepted, 'check-in')} taken", err=True)
     stop.finish()
     return code or (_LEFT_OUT if left_out.total else 0)
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dpcrowd.cli import options
+from dpcrowd.cli.option_names import notes_with_options
 
 __all__ = ["fit"]
 
@@ -36,9 +37,9 @@ _VISIBLE = 5e-4
 )
 @click.option(
     "--source",
-    required=True,
     metavar="TEXT",
-    help="Why this costs no privacy budget: published data, people outside the promise, or earlier releases.",
+    help="Why this costs no privacy budget: published data, people outside the promise, or earlier releases.  "
+    "[required]",
 )
 @click.option(
     "--releases",
@@ -96,6 +97,8 @@ def fit(
     from dpcrowd.sim.fit import fit as fit_counts
     from dpcrowd.sim.fit_releases import fit_releases
 
+    if settings["source"] is None:
+        raise BadInput(_NO_SOURCE)
     given = {key: value for key, value in settings.items() if value is not None}
     arguments = {key: value for key, value in given.items() if value is not False or key == "header"}
     if regions is not None:
@@ -106,20 +109,35 @@ def fit(
                 option = "round" if name == "round_counts" else name.replace("_", "-")
                 raise BadInput(f"--{option} is for counts, not for --releases; leave it out.")
         if process_var is not None:
-            arguments["process_var"] = options.numbers("--process-var", process_var)
+            arguments["process_var"] = options.variances(process_var)
     else:
         for name, value in (("--made-with", arguments.get("made_with")), ("--process-var", process_var)):
             if value is not None:
                 raise BadInput(f"{name} is for --releases; counts were not made by filters. Leave it out.")
     model = (fit_releases if releases else fit_counts)(file, **arguments)
     if as_json:
-        click.echo(json.dumps({"model": {**_plain(model), "notes": model.notes}, "notes": model.notes}))
+        notes = notes_with_options(model.notes)
+        click.echo(json.dumps({"model": {**_plain(model), "notes": notes}, "notes": notes}))
         return
     _print(model, settings, releases=releases)
 
 
+_NO_SOURCE = (
+    "--source is missing. A model is public: say where its data come from and why that costs no privacy budget: "
+    "published data, people whom the promise does not cover, or earlier releases, such as --source 'CDC, published'. "
+    "The model's file, servers and results repeat it as your assertion."
+)
 _OF_COUNTS = ("regions", "slot_length", "round_counts", "gaps", "header", "data_dir")
-_PLAIN_KEYS = ("season", "variance", "source", "data", "first", "slots", "reason", "region_correlation")
+_PLAIN_KEYS = (
+    "season",
+    "variance",
+    "source",
+    "data",
+    "first",
+    "slots",
+    "reason",
+    "region_correlation",
+)
 
 
 def _plain(model: Any) -> dict[str, Any]:
@@ -131,8 +149,10 @@ def _plain(model: Any) -> dict[str, Any]:
 
     scores = {key: value if value == value else None for key, value in asdict(model.scores).items()}  # noqa: PLR0124
     plain = {key: getattr(model, key) for key in _PLAIN_KEYS}
+    together = model.in_common
     return {
         **plain,
+        "in_common": None if together is None else asdict(together),
         "slot": None if model.slot is None else model.slot / SECOND,
         "begins": None if model.begins is None else time_text(model.begins),
         "scores": scores,
@@ -151,7 +171,7 @@ def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
         ("level", _range([region.level for region in model.regions])),
         ("a (deviation left after a slot)", _persistence([region.transition for region in model.regions])),
         (f"variance ({model.variance})", _range([region.variance for region in model.regions])),
-        *_correlation_row(model.region_correlation),
+        *_correlation_rows(model),
         ("expected error, one slot ahead", _score(scores.error)),
         ("expected error, model alone", _score(scores.past)),
         ("coverage of 95% intervals", f"{_score(scores.coverage)}, model alone {_score(scores.past_coverage)}"),
@@ -172,15 +192,17 @@ def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
         f"{chosen}: {model.reason}.",
         "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
         f'cover, or on earlier releases. Your assertion: "{model.source}".',
-        *(f"note: {note}" for note in model.notes),
+        *(f"note: {note}" for note in notes_with_options(model.notes)),
         f"{where}.",
     ):
         screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)
 
 
-def _correlation_row(correlation: float | None) -> list[tuple[str, str]]:
-    """Return the row of the correlation of regions; none if it is unknown."""
-    return [] if correlation is None else [("correlation of two regions", _score(correlation))]
+def _correlation_rows(model: Any) -> list[tuple[str, str]]:
+    """Return the rows of what regions have in common; none if it is unknown."""
+    left = None if model.in_common is None else model.in_common.transition
+    rows = [("correlation of two regions", model.region_correlation), ("what they share, left after a slot", left)]
+    return [(name, _score(value)) for name, value in rows if value is not None]
 
 
 def _range(values: list[float]) -> str:

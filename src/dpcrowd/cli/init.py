@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcrowd.cli import options
-from dpcrowd.errors import BadInput, MissingExtra
+from dpcrowd.errors import BadInput, MissingExtra, counted
 
 if TYPE_CHECKING:
     from dpcrowd.cli.init_network import NewNetwork
@@ -93,7 +93,9 @@ def init(
     names, number = network.names, len(network.names)
     for option, first in {"--port": port, "--http-port": http_port}.items():
         if not 1 <= first <= _LAST_PORT - number + 1:
-            raise BadInput(f"{option} is {first}; allowed: 1 to {_LAST_PORT - number + 1} for {number} servers.")
+            raise BadInput(
+                f"{option} is {first}; allowed: 1 to {_LAST_PORT - number + 1} for {counted(number, 'server')}."
+            )
     if abs(port - http_port) < number:
         raise BadInput(
             f"--port {port} and --http-port {http_port}: {number} ports from each on would overlap; set them at least "
@@ -195,8 +197,8 @@ def _report(
         click.echo(json.dumps({**files, "servers": servers}, indent=2))
         return
     click.echo(
-        f"{folder / 'network.toml'}: {len(names)} servers. The tokens are shown only once; the files contain their "
-        "hashes:"
+        f"{folder / 'network.toml'}: {counted(len(names), 'server')}. The tokens are shown only once; the files "
+        "contain their hashes:"
     )
     click.echo(f"{'server':<16}{'right':<10}token")
     for name in names:

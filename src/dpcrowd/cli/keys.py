@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dpcrowd.errors import BadInput, MissingExtra
+from dpcrowd.errors import BadInput, MissingExtra, counted
 
 __all__ = ["keys"]
 
@@ -238,7 +238,7 @@ def _print_facts(file: Path, passphrase: bytes | None = None, *, as_json: bool =
 
 def _validity(until: datetime) -> str:
     days = (until - _now()).days
-    return f"{days} days left" if days >= 0 else f"expired {-days} days ago"
+    return f"{counted(days, 'day')} left" if days >= 0 else f"expired {counted(-days, 'day')} ago"
 
 
 def _now() -> datetime:

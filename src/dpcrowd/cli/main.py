@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.errors import DpcrowdError, unknown_name
+from dpcrowd.errors import BadInput, DpcrowdError, unknown_name
 
 __all__ = ["cli", "main"]
 
@@ -48,6 +48,9 @@ _COMMANDS = {
 }
 
 
+_OF_SETTINGS = ("simulate", "reproduce", "plan", "fit", "tune")
+"""Commands whose options are settings of the library, which messages of the library name as in Python."""
+
 # Of two phrases with the same beginning the longer one comes first.
 _PHRASES = {
     "a valid integer range": "a whole number",
@@ -74,6 +77,14 @@ class _LazyGroup(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             raise _Interrupted from stop
+        except BadInput as error:
+            name = ctx.invoked_subcommand
+            command = self.get_command(ctx, name) if name in _OF_SETTINGS else None
+            if command is None:
+                raise
+            from dpcrowd.cli.option_names import with_options
+
+            raise click.ClickException(with_options(str(error), command)) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

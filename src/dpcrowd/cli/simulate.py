@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dpcrowd.cli import options
+from dpcrowd.cli.option_names import notes_with_options
 
 __all__ = ["simulate"]
 
@@ -253,6 +254,7 @@ def simulate(
             progress=progress,
             **settings,
         )
+    result = replace(result, notes=notes_with_options(result.notes), first_notes=notes_with_options(result.first_notes))
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
     # be written does not cost the result.
     try:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dpcrowd.cli import options
+from dpcrowd.cli.option_names import notes_with_options
 
 __all__ = ["tune"]
 
@@ -31,7 +32,7 @@ __all__ = ["tune"]
     "--method",
     default="evolution",
     show_default=True,
-    help="evolution (smallest score on the runs), or likelihood (Q only, from noisy samples).",
+    help="evolution (smallest score on the runs), or likelihood (Q only, from simulated noisy samples).",
 )
 @click.option(
     "--objective",
@@ -104,7 +105,8 @@ def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool,
 
     Evolution searches theta, xi and T_s/T (or RescueDP's theta) for the best estimates with their intervals. Q, which
     decides how wide these are, stays as it is: `dpcrowd fit` finds it.
-    Likelihood finds Q from noisy samples alone, at no further privacy cost.
+    Likelihood finds Q alone, from noisy samples that it simulates from the counts. No ledger pays for them: it is for
+    public data as well. Only what a network has really released costs nothing further; that is for `dpcrowd fit`.
     With a process model of `dpcrowd fit`, the sampling is searched for filters that know it; the file says which.
     """
     from dpcrowd.cli.console import progress_bar
@@ -211,7 +213,7 @@ def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
     texts += _larger_errors(tuned)
     if tuned.exhausted_at is not None:
         texts.append(_exhaustion(tuned, allowed=allowed))
-    texts += [f"note: {note}" for note in tuned.notes]
+    texts += [f"note: {note}" for note in notes_with_options(tuned.notes)]
     if tuned.coverage_after < MIN_COVERAGE:
         remedy = "fit one on public counts or your own releases with 'dpcrowd fit'"
         if tuned.method != "likelihood":

@@ -49,20 +49,26 @@ dpcrowd --data nan.csv              | nan.csv line 4, column 'north' is NaN
 dpcrowd --data negative.csv         | negative.csv line 4, column 'north' is -3; a count cannot be negative
 dpcrowd --data fraction.csv         | fraction.csv line 4, column 'north' is 2.5, a fraction; counts are whole people
 dpcrowd --data word.csv             | word.csv line 4, column 'north' is 'many', not a count; allowed: whole numbers
-dpcrowd --data empty-cell.csv       | empty-cell.csv line 4, column 'north' is empty; fill it in, or end the file
+dpcrowd --data empty-cell.csv       | empty-cell.csv line 4, column 'north' is empty; fill it in (0 if nobody
 dpcrowd --data hole.csv             | hole.csv line 4: week '2020-01-19' is missing before '2020-01-26'
 dpcrowd --data twice.csv            | twice.csv line 4: week '2020-01-12' occurs twice (first in line 3)
 dpcrowd --data empty.csv            | empty.csv is empty; expected a header and one line for each slot
+dpcrowd --shares nowhere.csv        | nowhere.csv': No such file or directory. Give a CSV file with the columns
 dpcrowd --data header.csv           | header.csv has a header but no data
-dpcrowd --data counts.csv --slots 41 | slots=41 asked of counts.csv, which has 40; allowed: 1 to 40
+dpcrowd --data counts.csv --slots 41 | --slots 41 asked of counts.csv, which has 40; allowed: 1 to 40
 dpcrowd --data counts.csv --slot-length 1d | a slot length was given, but counts.csv has counts
 dpcrowd --data checkins.csv --slots 20 --slot-length 1x | slot length
 dpcrowd --data checkins.csv --slots 20 --shares per-slot | users are pinned, but the shares change from slot to slot
 dpcrowd --data multi-linear --regions region-9 | unknown region 'region-9'. Did you mean 'region-6'? Allowed: region-1,
 dpcrowd --data counts.csv --regions nort | unknown region 'nort'. Did you mean 'north'? Allowed: north, south
 dpcrowd --data multi-linear --regions region-1,region-1 | region 'region-1' is named twice
-dpcrowd --slots 0                   | slots=0 asked of linear; allowed: 1 or more
-dpcrowd --slots 99999999999         | slots=99999999999 asked of linear; allowed: at most 10000000
+dpcrowd --turnover 0.3              | observation, the default of 'linear', has no people. Give --observation binomial
+dpcrowd --turnover 0.3 --data linear | --turnover 0.3 is for binomial counts; the paper's observation
+dpcrowd --turnover 0.3 --observation paper | the paper's observation has no people
+relay --shares partition --share-width 0.1 --reach 1 | --share-width 0.1 needs --reach all
+relay --share-width 0.1 --shares uniform | needs every user at one server; give --shares partition, or shares
+dpcrowd --slots 0                   | --slots 0 asked of linear; allowed: 1 or more
+dpcrowd --slots 99999999999         | --slots 99999999999 asked of linear; allowed: at most 10000000
 dpcrowd --slots ten                 | '--slots': 'ten' is not a whole number. See 'dpcrowd simulate --help'
 dpcrowd --process-var -1            | process variance must be >= 0; given -1.0
 dpcrowd --data multi-linear --process-var 4,x | --process-var is '4,x'; allowed: numbers, separated by commas
@@ -135,10 +141,10 @@ dpcrowd --observation papper        | unknown observation 'papper'. Did you mean
 dpcrowd --shares partitoin          | unknown kind of shares 'partitoin'. Did you mean 'partition'? Allowed: equal,
 dpcrowd --shares halves             | Allowed: equal, partition, per-slot, uniform. One number per server, or a CSV
 dpcrowd --shares 0.5,x              | --shares is '0.5,x'; allowed: numbers, separated by commas
-relay --share-width -1              | share_width=-1.0; allowed: from 0 (shares are right) to 1
-relay --share-width=-.5             | share_width=-0.5; allowed: from 0 (shares are right) to 1
-relay --share-width 2               | share_width=2.0; allowed: from 0 (shares are right) to 1
-relay --share-width 1e-200          | share_width=1e-200; allowed: from 0 (shares are right) to 1, and not between
+relay --share-width -1              | --share-width -1.0; allowed: from 0 (shares are right) to 1
+relay --share-width=-.5             | --share-width -0.5; allowed: from 0 (shares are right) to 1
+relay --share-width 2               | --share-width 2.0; allowed: from 0 (shares are right) to 1
+relay --share-width 1e-200          | --share-width 1e-200; allowed: from 0 (shares are right) to 1, and not between
 relay --share-width -x              | unknown option '-x'
 dpcrowd --form matrx                | unknown form 'matrx'. Did you mean 'matrix'? Allowed: diagonal, matrix
 dpcrowd --out runs.txt              | cannot write a table to 'runs.txt'; allowed endings: .csv, .parquet

@@ -124,6 +124,18 @@ def test_refusals() -> None:
     assert "cannot write" in refusal("linear", "--out", "file/x.csv")
 
 
+@pytest.mark.parametrize("name", ["linear", "flu"])
+def test_a_missing_folder_is_refused_as_elsewhere(name: str) -> None:
+    """A folder with a slip of the pen was created, while other commands refuse it."""
+    assert "cannot write 'x.csv': the folder 'new/sub' does not exist" in refusal(name, "--out", "new/sub/x.csv")
+    assert not Path("new").exists()
+
+
+def test_one_region_is_not_called_regions() -> None:
+    """It said "x 1 regions" beside a list that says "x 1 region"."""
+    assert run("linear", "--out", "x.csv", "--slots", "5").output == "wrote x.csv: 5 slots x 1 region, seed 0, run 0\n"
+
+
 def test_download_into_the_cache_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without this, a downloaded set would not be found by `load`."""
     series = WeeklyCounts(("2002-10-05", "2002-10-12"), ("count",), np.array([[5], [7]]))

@@ -110,7 +110,7 @@ def test_twenty_lines_are_told_and_then_their_sum(tmp_path: Path, capsys: pytest
     assert _taken(service) == 1
     told = capsys.readouterr().err.splitlines()
     assert [line.split(":")[2] for line in told[:20]] == [f" line {number}" for number in range(1, 21)]
-    assert told[20:] == ["dpcrowd: left out: 45 lines in all: 45 unknown-region.", "dpcrowd: 1 check-ins taken"]
+    assert told[20:] == ["dpcrowd: left out: 45 lines in all: 45 unknown-region.", "dpcrowd: 1 check-in taken"]
 
 
 def test_totals_are_told_once_per_minute(capsys: pytest.CaptureFixture[str]) -> None:

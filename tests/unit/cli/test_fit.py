@@ -51,3 +51,33 @@ def test_counts_that_do_not_vary_show_no_correlation(
     model = json.loads(capsys.readouterr().out)["model"]
     assert model["region_correlation"] is None
     assert model["scores"]["error"] == (None if people == 0 else 0.0)
+
+
+@pytest.mark.parametrize("more", [[], ["--releases"]])
+def test_a_missing_source_is_explained(more: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The first error that most users saw was "Missing option '--source'", which says neither what it is nor why."""
+    path = counts_file(tmp_path / "counts.csv", np.arange(60)[:, None])
+    assert main(["fit", str(path), *more]) == 2
+    text = capsys.readouterr().err
+    assert "--source is missing. A model is public: say where its data come from" in text
+    assert "such as --source 'CDC, published'" in text
+
+
+def test_what_is_expected_of_releases_is_said_of_releases(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases have no names that `dpcrowd data` lists, one row per slot and region, and need no times."""
+    monkeypatch.chdir(tmp_path)
+    Path("empty.csv").write_text("")
+    rows = "".join(f"{slot},,a,5,1\n" for slot in range(30))
+    Path("untimed.csv").write_text(f"slot,start,region,estimate,variance\n{rows}")
+    texts = {}
+    for name in ("nowhere.csv", "empty.csv", "untimed.csv"):
+        assert main(["fit", name, "--releases", "--source", "x"]) == 2
+        texts[name] = capsys.readouterr().err
+    assert "file 'nowhere.csv' does not exist; give the path of a CSV or Parquet file." in texts["nowhere.csv"]
+    assert "one line for each slot, or each slot and region" in texts["empty.csv"]
+    assert "column 'start' is '', not a time" in texts["untimed.csv"]
+    assert "If times are not known, leave the column out" in texts["untimed.csv"]
+    assert main(["fit", "nowhere.csv", "--source", "x"]) == 2
+    assert "or a name that 'dpcrowd data' lists" in capsys.readouterr().err

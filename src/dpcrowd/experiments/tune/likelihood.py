@@ -1,4 +1,8 @@
-"""Q by maximum likelihood from noisy samples alone: no truth is needed, and released samples cost no privacy.
+"""Q by maximum likelihood from noisy samples alone: no truth is needed.
+
+Samples that servers have released cost no further privacy. Those of `collect_samples` are not such: they are simulated
+from counts, with noise that a seed repeats and that no ledger has paid for, so what is found from them depends on the
+counts without any epsilon.
 
     x(t+1) = A x(t) + N(0, Q)        z_i(t) = H_i x(t) + N(0, R_i),   R_i = Var(noise) + observation variance
 
@@ -105,7 +109,7 @@ class _RecordingScheme(Scheme):
 
 
 def collect_samples(config: SimulationConfig) -> Samples:
-    """Simulate one scheme and return all its noisy samples; it must not group regions."""
+    """Simulate one scheme and return all its noisy samples, which nobody has paid for; it must not group regions."""
     scheme = _RecordingScheme(config.entrants[0].scheme)
     run_batch(replace(config, entrants=(replace(config.entrants[0], scheme=scheme),)), range(config.runs))
     noisy, noise_var, where, shares = (np.stack(arrays) for arrays in zip(*scheme.readings, strict=True))

@@ -5,6 +5,9 @@ stream, and T_s/T means the same. The runs have seeds that no simulation uses by
 
 A process model of `dpcrowd fit` takes the place of A and Q in the filters; sampling is then searched for filters that
 know it. The file still has the A and Q of the data, for simulations without a model.
+
+Both methods read counts that no epsilon covers. Likelihood sees noisy samples only, but these are drawn from the counts
+for the search, as many as there are runs and servers, with noise that a seed repeats: they are not releases.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import numpy as np
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.arrays import Truth
-from dpcrowd.errors import BadInput, unknown_name, whole_number
+from dpcrowd.errors import BadInput, counted, unknown_name, whole_number
 from dpcrowd.experiments.tune.likelihood import collect_samples, most_likely_var
 from dpcrowd.experiments.tune.search import (
     OBJECTIVES,
@@ -40,6 +43,7 @@ from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import Data, configure
 from dpcrowd.sim.data import NAMES, CheckIns, DataSet
 from dpcrowd.sim.data.seeds import Purpose, generator
+from dpcrowd.sim.data.series import OneSlot
 from dpcrowd.sim.data.span import Span, cut, fraction_hint, is_drawn_anew, notes_beside_variance, read_span
 from dpcrowd.sim.export import check_toml_path, checked_path
 from dpcrowd.sim.fitted import apply_model, in_sample_note, model_note, timing_notes
@@ -96,7 +100,8 @@ def tune(
     Counts of people whom the promise does not cover will do as well; past releases are for `dpcrowd.fit_releases`.
 
     method       "evolution": theta, xi, T_s/T (or RescueDP's theta) with the smallest score on the runs;
-                 "likelihood": Q alone, from noisy samples without any truth
+                 "likelihood": Q alone, from noisy samples that are simulated from the counts. No ledger pays for
+                 them, so that the counts have to be public, too
     objective    of evolution: "crps" scores estimates with their intervals; "are" is the mean relative error alone
     search_variance  let evolution search Q, too, with the objective "crps" only. Intervals may then be too narrow on
                  other slots than those that it was tuned on; `dpcrowd fit` and "likelihood" are better at finding Q.
@@ -125,7 +130,10 @@ def tune(
     axes = tuned_names(scheme, window, settings.get("users", "pinned"), variance=search_variance)
     whole_number("evaluations", evaluations, population(axes), None, f" for the {len(axes)} parameters of {scheme}")
     settings |= {"epsilon": epsilon, "window": window, "runs": runs, "seed": SEED_OFFSET + seed}
-    requested = configure(scheme, data, burn_in=burn_in or 0, **settings)
+    try:
+        requested = configure(scheme, data, burn_in=burn_in or 0, **settings)
+    except OneSlot as error:  # its remedy, a variance that is given, is none for tuning
+        raise BadInput(f"{error.name} has one slot; {_enough_slots(_FEWEST_SLOTS)}.") from None
     fitted, learn = requested.fitted, requested.learn
     if fitted is not None:
         _check_with_model(method, transition, search_variance=search_variance)
@@ -213,7 +221,7 @@ def _check_choices(method: str, objective: str, transition: str | None, *, searc
         raise unknown_name("transition", transition, TRANSITIONS)
     if method == "likelihood" and transition == "frequencies":
         raise BadInput(
-            "transition frequencies need counts, but maximum likelihood uses only noisy samples; choose one of them."
+            "transition frequencies need counts, but maximum likelihood uses noisy samples; choose one of them."
         )
 
 
@@ -247,8 +255,8 @@ def _notes(config: SimulationConfig) -> tuple[str, ...]:
     own = () if config.data.name in NAMES else notes_beside_variance(config.data)
     if config.data.slots < _FEW_SLOTS:
         notes = (
-            f"these parameters were tuned on {config.data.slots} slots, which are too few to tell good parameters from "
-            f"chance; {_FEW_SLOTS} or more are better.",
+            f"these parameters were tuned on {counted(config.data.slots, 'slot')}, too few to tell good parameters "
+            f"from chance; {_FEW_SLOTS} or more are better.",
         )
     if config.fitted is None:
         return (*notes, *own)
@@ -349,22 +357,27 @@ def _check_span(config: SimulationConfig, span: Span | None) -> tuple[int, int]:
     if length < least:
         burn_in = f", since errors count from slot {config.burn_in} on (burn-in)" if least > _FEWEST_SLOTS else ""
         raise BadInput(
-            f"slots {first}:{last} are {length}; tuning needs at least {least}{burn_in}, and {_FEW_SLOTS} or more to "
-            f"tell good parameters from chance.{fraction_hint(first, last) if span is not None else ''}"
+            f"slots {first}:{last} are {length}; {_enough_slots(least, burn_in)}."
+            f"{fraction_hint(first, last) if span is not None else ''}"
         )
     guarantee = config.entrants[0].guarantee
     if guarantee is not None and guarantee.kind == "window" and guarantee.length > length:
         raise BadInput(
             f"the window of {guarantee.length} slots is longer than slots {first}:{last} that are tuned on; choose a "
-            f"window of at most {length} slots, or a longer span."
+            f"window of at most {counted(length, 'slot')}, or a longer span."
         )
     return first, last
+
+
+def _enough_slots(least: int, why: str = "") -> str:
+    """Return how many slots tuning needs, as the end of a sentence."""
+    return f"tuning needs at least {least}{why}, and {_FEW_SLOTS} or more to tell good parameters from chance"
 
 
 def _describe(config: SimulationConfig, complete: DataSet, method: str, transition: str | None) -> str:
     """Return the sentence that says on which data it was tuned; `config` is the simulation on the span."""
     data = config.data
-    what = "noisy samples of " if method == "likelihood" else ""
+    what = "simulated noisy samples of " if method == "likelihood" else ""
     source_of_a = ""
     if transition == "frequencies":
         source_of_a = "; A from " + (
@@ -377,9 +390,7 @@ def _describe(config: SimulationConfig, complete: DataSet, method: str, transiti
     labels = "" if data.slot_labels is None else f" ({data.slot_labels[0]} to {data.slot_labels[-1]})"
     if data.name in NAMES:
         origin = "public data"
-    elif method == "likelihood":
-        origin = "data of your own, of which Q has seen noisy samples only"
-    else:
+    else:  # samples of likelihood are no exception: no ledger pays for them, and their noise can be drawn again
         origin = (
             "data of your own, on which the parameters depend without any epsilon: only for public data, or people "
             "outside the promise"

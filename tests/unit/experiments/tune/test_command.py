@@ -47,6 +47,7 @@ TABLE = """
 --scheme dpcrowd --jobs 0                | jobs must be a whole number of at least 1
 --scheme dpcrowd --epsilon 0             | epsilon must be > 0
 --scheme dpcrowd --data nowhere.csv      | file 'nowhere.csv' does not exist
+--scheme dpcrowd --data one.csv          | one.csv has one slot; tuning needs at least 10, and 50 or more to tell
 --scheme dpcrowd --out nowhere/a.toml    | cannot write 'a.toml': the folder 'nowhere' does not exist
 --scheme dpcrowd --out folder            | cannot write parameters to 'folder'; allowed ending: .toml
 --scheme dpcrowd --out a.json            | cannot write parameters to 'a.json'; allowed ending: .toml
@@ -60,6 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a file of counts."""
     counts = np.abs(300 + np.random.default_rng(8).normal(0, 12, 60).cumsum()).astype(int)
     (tmp_path / "counts.csv").write_text("week,visits\n" + "\n".join(f"{t},{c}" for t, c in enumerate(counts)) + "\n")
+    (tmp_path / "one.csv").write_text("week,visits\n0,300\n")
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -153,6 +155,36 @@ def test_json_holds_everything_that_the_file_does(capsys: pytest.CaptureFixture[
     assert printed["coverage_after"] == tuned.coverage_after
     assert printed["dpcrowd"] == tuned.version
     assert printed["transition"] == 1.0
+
+
+@pytest.mark.parametrize("method", ["evolution", "likelihood"])
+def test_both_methods_say_that_no_epsilon_covers_data_of_your_own(
+    method: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    """The samples of likelihood are drawn from the counts and paid by nobody: a Q that is taken for free leaks them."""
+    assert main(_words("--scheme", "dpcrowd", "--method", method, "--out", "t.toml")) == 0
+    warning = "on which the parameters depend without any epsilon: only for public data, or people outside the promise"
+    assert warning in capsys.readouterr().out
+    assert warning in (folder / "t.toml").read_text(encoding="utf-8")
+
+
+def test_the_help_does_not_call_likelihood_free(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was: "at no further privacy cost" is true only of samples that a network has released."""
+    assert main(["tune", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "No ledger pays for them: it is for public data as well" in text
+    assert "no further privacy cost" not in text
+
+
+def test_likelihood_depends_on_each_person(folder: Path) -> None:
+    """The claim that Q were private is refuted by one more person in one slot: seeded noise does not hide them."""
+    counts = [int(line.split(",")[1]) for line in Path("counts.csv").read_text(encoding="utf-8").splitlines()[1:]]
+    found = []
+    for extra in (0, 1):
+        data = np.array([*counts[:10], counts[10] + extra, *counts[11:]])[:, None]
+        settings: dict[str, Any] = {"servers": 4, "density": 0.5, "runs": 1, "burn_in": 5, "method": "likelihood"}
+        found.append(tune_module.tune("dpcrowd", data, **settings).model.process_var[0])
+    assert found[0] != found[1]
 
 
 @pytest.mark.slow

@@ -154,7 +154,7 @@ def test_a_revised_series_is_noticed() -> None:
     ("changes", "text"),
     [
         ({"data": "flu"}, "flu.toml was tuned on 'flu', but the data are 'array'"),
-        ({"regions": ("one",)}, "flu.toml was tuned on 1 regions of 'array', but 2 are used"),
+        ({"regions": ("one",)}, "flu.toml was tuned on 1 region of 'array', but 2 are used"),
         (
             {"regions": ("region 1", "region 0")},
             "flu.toml was tuned on region 'region 1' where the data have 'region 0'",

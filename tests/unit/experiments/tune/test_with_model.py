@@ -58,7 +58,7 @@ def test_the_file_says_with_which_model_it_was_tuned(model: Model, tuned: Tuned,
     assert back.process_model_sha256 == model_digest(model)
     assert back.in_sample_slots == 25, "slots 15 to 39"
     assert any(note.startswith("in-sample: past.toml was fitted on 25 of the slots") for note in tuned.notes)
-    assert "tuned on 40 slots, which are too few" in tuned.notes[0]
+    assert "tuned on 40 slots, too few to tell" in tuned.notes[0]
     own = cut(counts_from_array(COUNTS), 10, 50).model.process_var
     np.testing.assert_array_equal(back.model.process_var, own, "the Q of a simulation without a model")
 
