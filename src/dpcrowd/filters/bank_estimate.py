@@ -113,7 +113,8 @@ def _by_width(weight: Floats, var: Floats) -> Floats:
 def _common_weights(bank: Bank, beliefs: Beliefs, start: Floats, shared: Floats) -> Floats:
     """Return the weights (beliefs, N, d), with what is learned from all regions if they are joint.
 
-    start, shared  (beliefs, 1, 1) weights at the start, of a region of its own and of a belief that is right in all
+    start, shared  (beliefs, 1, 1) weights at the start, of a region of its own and of a belief that is right in all;
+                   (beliefs, 1, d) where they differ by region (`tails`)
     """
     logarithms = bank.weight - beliefs.weight
     evidence = np.exp(logarithms)

@@ -17,6 +17,14 @@ nobody knows which of them it is about.
 
 The window has the last 100 slots. Where these hold fewer than 200 values, it goes back as far as it takes to hold them,
 but never further than 10,000 slots: what is older says nothing of today's crowd.
+
+Values of one slot share a prior and may all be wrong together, so fewer than 200 of them say something only if they are
+from enough slots. With N values in total, at most M in one slot, and a part x of them outside the interval where at
+most q are expected, Chernoff's bound for the slots, which are independent if the variances are right, is
+
+    P(as many outside) <= exp(-N/M (x log(x/q) + (1-x) log((1-x)/(1-q))))
+
+whatever the correlation within a slot: it counts N/M slots of M values each (`Calibration.chance_of_coverage`).
 """
 
 from __future__ import annotations
@@ -53,8 +61,11 @@ ENOUGH = 200
 LONGEST = 10_000
 """Number of slots that the window has at most."""
 
-_LARGEST = 1e6
-"""Larger innovations count as this: one absurd message must not make every later mean infinite."""
+_LARGEST = 10.0
+"""Larger innovations count as this in a mean square, so that one absurd value does not rule it: its square is half of
+`ENOUGH`, so that among as few values as that it adds 0.5, and a mean square of 1 stays below the 1.6 that stands for
+several. If intervals are right, no value is as large: Laplace noise exceeds ten standard deviations once in 1.4
+million."""
 
 
 def normalised_innovations(info_vec: Floats, info_mat: Floats, prior: Floats, prior_var: Floats) -> Floats:
@@ -84,7 +95,7 @@ def normalised(innovation: Floats, variance: Floats) -> Floats:
     with np.errstate(all="ignore"):
         values = innovation / np.sqrt(variance)
         usable = np.isfinite(variance) & (variance > 0.0) & ~np.isnan(values)
-        return np.where(usable, np.clip(values, -_LARGEST, _LARGEST), np.nan)
+        return np.where(usable, values, np.nan)
 
 
 @dataclass(frozen=True)
@@ -97,9 +108,10 @@ class Calibration:
     values       (d,) number of innovations per region, without those of sums
     sums         number of innovations that are of the sum of several regions
     window       number of slots that it looks back
+    fullest      number of innovations of the slot that has most of them
     enough_at    slot at which there will be `ENOUGH` values if they come as fast as so far; infinite if never, since
                  the window does not hold as many; None: there are enough, or none yet
-    mean_square  (d,) mean of n^2
+    mean_square  (d,) mean of n^2, in which n is at most `_LARGEST`
     coverage     (d,) share of innovations within `BOUND`
 
     total_...    the same over all regions and sums
@@ -115,12 +127,31 @@ class Calibration:
     total_coverage: float
     sums: int = 0
     window: int = WINDOW
+    fullest: int = 0
     enough_at: float | None = None
 
     @property
     def total_values(self) -> int:
         """Number of all innovations."""
         return int(self.values.sum()) + self.sums
+
+    def chance_of_coverage(self, expected: float) -> float:
+        """Return an upper bound on the probability of a coverage this low, if it is `expected` or more.
+
+        expected  above 0 and below 1
+
+        >>> window = CalibrationWindow(regions=1)
+        >>> for slot in range(3):
+        ...     window.add(slot, np.array([[5.0]]))
+        >>> round(window.summary().chance_of_coverage(0.9), 6)
+        0.001
+        """
+        inside, values = self.total_coverage, self.total_values
+        if not values or inside >= expected:
+            return 1.0
+        terms = ((inside, expected), (1.0 - inside, 1.0 - expected))
+        divergence = sum(part * math.log(part / usual) for part, usual in terms if part > 0.0)
+        return math.exp(-divergence * values / self.fullest)
 
 
 @dataclass(frozen=True)
@@ -170,7 +201,7 @@ class CalibrationWindow:
         while self._slots and self._slots[-1].slot >= slot:
             self._slots.pop()
         there = ~np.isnan(innovations)
-        squares = np.where(there, innovations * innovations, 0.0)
+        squares = np.square(np.where(there, np.clip(innovations, -_LARGEST, _LARGEST), 0.0))
         inside = there & (squares <= BOUND * BOUND)
         records = int(np.count_nonzero(there.any(axis=1)))
         joint = np.zeros_like(there) if of_sums is None else there & of_sums
@@ -210,6 +241,7 @@ class CalibrationWindow:
             total_coverage=total_inside / total,
             sums=joint_values,
             window=self.length if not self._slots else max(self.length, self._last - self._slots[0].slot + 1),
+            fullest=max((one.number for one in self._slots), default=0),
             enough_at=self._enough_at(int(values.sum()) + joint_values),
         )
 

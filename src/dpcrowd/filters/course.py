@@ -27,7 +27,8 @@ from functools import cached_property
 import numpy as np
 
 from dpcrowd.arrays import Floats, PerRegion
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
+from dpcrowd.filters.tails import Tails
 
 __all__ = ["Course", "UnknownSeason", "same_course"]
 
@@ -72,6 +73,7 @@ class Course:
               about it, and others could not compare themselves with it
     scale     (rows, d) s by row, each > 0; None: deviations are carried over as they are
     season, offset, step  ticks; see above
+    tails     where deviations are mostly small and sometimes large; None: nowhere
 
     >>> course = Course(np.array([[10.0], [30.0]]), np.array([[4.0], [4.0]]), season=2, offset=1, step=1)
     >>> [float(course.mean(slot)[0]) for slot in range(3)]
@@ -84,6 +86,7 @@ class Course:
     offset: int = 0
     step: int = 0
     scale: Floats | None = None
+    tails: Tails | None = None
 
     def __post_init__(self) -> None:
         if self.profile.ndim != 2 or self.profile.shape != self.variance.shape or not self.profile.size:
@@ -97,6 +100,11 @@ class Course:
             self.scale.shape == self.profile.shape and np.isfinite(self.scale).all() and (self.scale > 0).all()
         ):
             raise BadInput("the scale of a course must have the shape of its profile, and finite numbers > 0.")
+        if self.tails is not None and self.tails.usual.size != self.profile.shape[1]:
+            raise BadInput(
+                f"the tails of a course are those of {counted(self.tails.usual.size, 'region')}, and it has "
+                f"{self.profile.shape[1]}."
+            )
         if self.season < 1 or self.step < 0:
             raise BadInput(f"a season of {self.season} ticks in steps of {self.step}; allowed: from 1, and from 0.")
         if (self.variance < _LEAST_VAR).any():
@@ -109,7 +117,8 @@ class Course:
             for part in (self.profile, self.variance, self.scale)
         )
         assert profile is not None and variance is not None
-        return replace(self, profile=profile, variance=variance, scale=scale)
+        tails = None if self.tails is None else self.tails.with_more_regions(number)
+        return replace(self, profile=profile, variance=variance, scale=scale, tails=tails)
 
     def row(self, slot: int) -> int:
         """Return the row of the profile that a slot, which may be before slot 0, belongs to."""
@@ -220,5 +229,10 @@ def same_course(one: Course | None, other: Course | None) -> bool:
     if (one.scale is None) != (other.scale is None):
         return False
     same_scale = one.scale is None or other.scale is None or np.array_equal(one.scale, other.scale)
+    if (one.tails is None) != (other.tails is None):
+        return False
+    if one.tails is not None and other.tails is not None:
+        parts = ("usual", "unusual")
+        same_scale &= all(np.array_equal(getattr(one.tails, part), getattr(other.tails, part)) for part in parts)
     same_season = same_scale and (one.season, one.offset, one.step) == (other.season, other.offset, other.step)
     return same_season and np.array_equal(one.profile, other.profile) and np.array_equal(one.variance, other.variance)

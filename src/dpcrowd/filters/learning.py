@@ -4,7 +4,8 @@ A model is fitted on the past, and a series may leave its past: its variance may
 moved. So several filters run side by side on the same records, each with its own belief,
 
     the model                 a, q                    trusted most at the start
-    calmer, livelier          a, q/4; a, 4 q; a, 16 q
+    calmer, livelier          a, q/4; a, 4 q; a, 16 q; where deviations are mostly small and sometimes large,
+                              `filters.tails` is in the place of the calmer one
     another level             a close to 1, q         deviations that stay
     a level far away          a closest to 1          deviations that stay for good, and are twice as large as the
                                                       level, or as that of an average region: one may fill or empty
@@ -17,6 +18,8 @@ moved. So several filters run side by side on the same records, each with its ow
                                                       only where the model has a season (`course.UnknownSeason`)
     a level that moves        a, q                    around a level of the region's own that moves slowly
                                                       (`filters.moving_level`)
+    deviations in common      a, q                    of which all regions share a part, if the model says so; trusted
+                                                      more than the model itself then (`filters.common_deviation`)
 
 and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a
 small chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few
@@ -53,11 +56,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.filters.common_deviation import CommonDeviation, beliefs_in_common, common_facts, predict_common
 from dpcrowd.filters.common_level import RETURN, CommonLevel, predict_level, start_var
 from dpcrowd.filters.course import Course
 from dpcrowd.filters.groups import GroupedSums, divide_sums, group_sizes, over_members
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.filters.moving_level import LASTING_PART, predict_moving, start_moving
+from dpcrowd.filters.tails import MostlySmall
 
 __all__ = [
     "FAR_AWAY",
@@ -89,6 +94,8 @@ _OF_A_BANK = re.compile(r"bank\.(mean|var|weight)$")
 _AROUND_COURSE = ((0.25, 0.06), (1.0, 0.84), (4.0, 0.06), (16.0, 0.02))  # factor of q, weight at the start
 _ANOTHER_LEVEL, _LEVEL_FAR_AWAY, _LASTING, _COMMON_LEVEL, _IN_UPHEAVAL = 0.02, 0.005, 0.05, 0.05, 0.005
 _ANOTHER_SEASON, _LEVEL_THAT_MOVES = 0.01, 0.05
+_IN_COMMON = 0.6
+"""How much of the trust in the model goes to the belief that regions have a part of their deviations in common."""
 _PART_PER_SLOT = 0.25
 """The typical step of a region in upheaval, by its size."""
 _MOST_STEPS = 64
@@ -96,7 +103,7 @@ _MOST_STEPS = 64
 _TRUST_IN_CALM, _TRUST_IN_LIVELY = 0.2, 0.15
 """Weights of the calmest and of the liveliest belief at the start of an estimate, beside those of the others."""
 _CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON, _UPHEAVAL, _SEASON = 0, 1, 3, 5, 7, 8, 9  # which beliefs these are
-_MOVING, _UPHEAVAL_ALONE = -1, 6
+_UPHEAVAL_ALONE = 6
 _SILENT = {FAR_AWAY: 0.02, _COMMON: 0.05, _UPHEAVAL: 0.02, _SEASON: 0.02}
 """Up to which weight a belief is silent, since it would decide with any."""
 _ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05), (4096.0, 0.005), (1.0, _IN_UPHEAVAL))
@@ -109,7 +116,7 @@ class Beliefs:
     transition  (beliefs, 1, d) a
     factor      (beliefs, 1, d) of q
     weight      (beliefs, 1, 1) logarithms of the weights at the start
-    trust       (beliefs, 1, 1) weights at the start with which the estimate is made
+    trust       (beliefs, 1, 1) or (beliefs, 1, d) weights at the start with which the estimate is made
     silent      (beliefs, 1, 1) weights up to which a belief is silent
     joint       whether the start is learned from all regions
     relative    whether deviations follow a scale, and may be carried below an empty crowd
@@ -149,9 +156,15 @@ class Bank:
 
 @dataclass
 class Priors(Bank):
-    """The priors of a slot, and what is known of the level that all regions share, if there is a course."""
+    """The priors of a slot, and what is known of the level that all regions share, if there is a course.
+
+    small     what is expected of deviations that are mostly small, if there are such regions
+    together  what is known of deviations that regions have in common, if the model says that they do
+    """
 
     common: CommonLevel | None = None
+    small: MostlySmall | None = None
+    together: CommonDeviation | None = None
 
 
 def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
@@ -171,15 +184,38 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         if (season := course.unknown_season) is not None:
             rows.append((season.transition, season.noise_var / course.variance.max(axis=0), _ANOTHER_SEASON))
         rows.append((np.maximum(a, LASTING_PART), np.ones(model.regions), _LEVEL_THAT_MOVES))
+        _, factor, start = rows[MODEL]
+        for left in _divided(model):
+            rows.append((a, factor, left * start))
+        rows[MODEL] = a, factor, (1.0 - sum(_divided(model))) * start
     transition, factor, weight = (np.stack(column) for column in zip(*rows, strict=True))
     trust, silent = weight.copy(), np.zeros((len(weight), 1, 1))
     if course is not None:
         trust[_CALM], trust[_LIVELY] = _TRUST_IN_CALM, _TRUST_IN_LIVELY
         for number, most in _SILENT.items():
-            silent[:_MOVING][number : number + 1] = most
+            silent[: _moving(model)][number : number + 1] = most
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
+    if course is not None and course.tails is not None:
+        moved = course.tails.trusted * trust
+        moved[_COMMON] = 0.0  # what all regions do is no noise of this one
+        trust = trust - moved
+        trust[_CALM] += moved.sum(axis=0)
     relative = course is not None and course.scale is not None
     return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint, relative)
+
+
+def _divided(model: ProcessModel) -> tuple[float, ...]:
+    """Return which parts of the trust in the model go to the beliefs in common deviations: to f, and to its median."""
+    facts = common_facts(model)
+    if facts is None:
+        return ()
+    small = float(facts[1].tails.trusted[0])
+    return (_IN_COMMON,) if small == 0.0 else ((1.0 - small) * _IN_COMMON, small * _IN_COMMON)
+
+
+def _moving(model: ProcessModel) -> int:
+    """Return the place of the belief in a level that moves, before those in common deviations."""
+    return -1 - beliefs_in_common(model)
 
 
 def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
@@ -192,7 +228,9 @@ def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
         for number, transition in enumerate(beliefs.transition[:, 0]):
             variances[number] = beliefs.factor[number, 0] * model.course.settled_var(slot, transition)
         variances[_COMMON] = start_var(model.course, slot, model.diagonal_transition)
-        variances[_MOVING] = start_moving(model.course, slot, model.diagonal_transition)
+        variances[_moving(model)] = start_moving(model.course, slot, model.diagonal_transition)
+        if model.course.tails is not None:
+            variances[_CALM] = np.where(model.course.tails.heavy, variances[MODEL], variances[_CALM])
     means = np.broadcast_to(mean, shape).copy()
     if model.course is not None and (season := model.course.unknown_season) is not None:
         means[_SEASON], variances[_SEASON] = season.level, season.settled_var
@@ -229,12 +267,21 @@ def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, b
     var[_UPHEAVAL] += _added_in_upheaval(bank.mean[_UPHEAVAL], a[_UPHEAVAL], course, before, slot)
     if (season := course.unknown_season) is not None:
         mean[_SEASON], var[_SEASON] = season.predict(bank.mean[_SEASON], bank.var[_SEASON], steps)
-    former, belief, moving = ((bank.mean[place], bank.var[place]) for place in (MODEL, _COMMON, _MOVING))
+    own = _moving(model)
+    former, belief, moving = ((bank.mean[place], bank.var[place]) for place in (MODEL, _COMMON, own))
     prior = mean[MODEL], var[MODEL]
-    mean[_MOVING], var[_MOVING] = predict_moving(former, moving, prior, course, model.diagonal_transition, slot, before)
+    mean[own], var[own] = predict_moving(former, moving, prior, course, model.diagonal_transition, slot, before)
     common = predict_level(former, belief, var[MODEL], course, model.diagonal_transition, slot, before)
     mean[_COMMON], var[_COMMON] = common.estimate(mean[MODEL], var[MODEL])
-    return Priors(mean, var, bank.weight, common)
+    small = None
+    if course.tails is not None:
+        small = MostlySmall(course.mean(slot), course.settled_var(slot, model.diagonal_transition), course.tails)
+        small.put(mean, var, _CALM, MODEL)
+    together = None
+    if (number := beliefs_in_common(model)) > 0:
+        together = predict_common(former, (bank.mean[-number], bank.var[-number]), prior, model, slot, before)
+        together.put(mean, var, MODEL)
+    return Priors(mean, var, bank.weight, common, small, together)
 
 
 def carried_parts(beliefs: Beliefs, model: ProcessModel, slot: int) -> Floats:
@@ -298,7 +345,14 @@ def _fuse(prior: Priors, info_vec: Floats, info_mat: Floats) -> tuple[Priors, Fl
         spread = prior.var + 1.0 / info_mat
         surprise = np.square(info_vec / info_mat - prior.mean) / spread
     evidence, informed = _evidence(spread, surprise, info_mat)
-    return _updated(prior, info_vec, info_mat, info_vec, info_mat, None), evidence, informed
+    if prior.small is not None:
+        which = prior.small.tails.heavy
+        noise = 1.0 / np.where(informed, info_mat, 1.0)[:, which]
+        off = info_vec[:, which] * noise - prior.mean[_CALM][:, which]
+        found = prior.small.evidence(off, prior.var[MODEL][:, which], noise)
+        evidence[_CALM][:, which] = np.where(informed[:, which], found, 0.0)
+    everyone = info_vec, info_mat
+    return _updated(prior, *everyone, everyone, everyone, None), evidence, informed
 
 
 def _fuse_groups(prior: Priors, sums: GroupedSums, bounded: bool) -> tuple[Priors, Floats, Bools]:
@@ -314,12 +368,22 @@ def _fuse_groups(prior: Priors, sums: GroupedSums, bounded: bool) -> tuple[Prior
         spread = (over_members(var, wide) + 1.0 / info).reshape(shape)
         if prior.common is not None:
             spread[_COMMON] += prior.common.added_var(groups)
+        if prior.together is not None:
+            spread[-prior.together.beliefs :] += prior.together.factor.added_var(groups)
         surprise = np.square((y / info - over_members(mean, wide)).reshape(shape)) / spread
     evidence, informed = _evidence(spread, surprise, sums.info)
+    if prior.together is not None:  # its own deviations are what the members of a group do not have in common
+        mean, var = prior.mean.copy(), prior.var.copy()
+        mean[-1], var[-1] = prior.together.own(mean[MODEL], var[MODEL])
+        mean, var = (part.reshape(-1, shape[-1]) for part in (mean, var))
     divided = (part.reshape(shape) for part in divide_sums(y, info, groups, mean, var, bounded=bounded))
     divided_y, divided_info = divided
-    of_model = divided_y[MODEL], divided_info[MODEL]
-    return _updated(prior, divided_y, divided_info, *of_model, groups), evidence / group_sizes(groups), informed
+    of_model, of_last = ((divided_y[place], divided_info[place]) for place in (MODEL, -1))
+    return (
+        _updated(prior, divided_y, divided_info, of_model, of_last, groups),
+        evidence / group_sizes(groups),
+        informed,
+    )
 
 
 def _evidence(spread: Floats, surprise: Floats, info_mat: Floats) -> tuple[Floats, Bools]:
@@ -331,18 +395,29 @@ def _evidence(spread: Floats, surprise: Floats, info_mat: Floats) -> tuple[Float
 
 
 def _updated(
-    prior: Priors, info_vec: Floats, info_mat: Floats, model_vec: Floats, model_mat: Floats, groups: Ints | None
+    prior: Priors,
+    info_vec: Floats,
+    info_mat: Floats,
+    of_model: tuple[Floats, Floats],
+    of_last: tuple[Floats, Floats],
+    groups: Ints | None,
 ) -> Priors:
-    """Return the posteriors of all filters; `model_vec`, `model_mat`: the information as the model's filter has it."""
+    """Return the posteriors of all filters; `of_model`, `of_last`: the information as two of them have it, (N, d)."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         precision = 1.0 / prior.var + info_mat
         var = 1.0 / precision
         step = np.where(precision > 0.0, (info_vec - info_mat * prior.mean) * var, 0.0)
     mean, common = prior.mean + step, prior.common
     if common is not None:
-        common = common.update(prior.mean[MODEL], prior.var[MODEL], model_vec, model_mat, groups)
+        common = common.update(prior.mean[MODEL], prior.var[MODEL], *of_model, groups)
         mean[_COMMON], var[_COMMON] = common.estimate(mean[MODEL], var[MODEL])
-    return Priors(mean, var, prior.weight, common)
+    if prior.small is not None:
+        prior.small.put(mean, var, _CALM, MODEL)
+    together = prior.together
+    if together is not None:
+        together = together.update((prior.mean[MODEL], prior.var[MODEL]), *of_last, groups)
+        together.put(mean, var, MODEL)
+    return Priors(mean, var, prior.weight, common, prior.small, together)
 
 
 def over_beliefs(values: Floats) -> Floats:

@@ -17,8 +17,32 @@ import numpy as np
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.course import Course
+from dpcrowd.filters.tails import NORMAL, Tails
 
-__all__ = ["ProcessModel"]
+__all__ = ["InCommon", "ProcessModel"]
+
+
+@dataclass(frozen=True)
+class InCommon:
+    """How that part of deviations moves which all regions have in common.
+
+    transition      the part of it that is left after one slot
+    usual, unusual  where it is mostly small and sometimes large, such as storms: see `tails`
+    """
+
+    transition: float
+    usual: float = NORMAL[0]
+    unusual: float = NORMAL[1]
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.transition < 1.0:
+            raise BadInput(f"the part in common that is left after a slot is {self.transition}; allowed: 0 to below 1.")
+        assert self.tails  # which checks the others
+
+    @property
+    def tails(self) -> Tails:
+        """How it is distributed, as of one region."""
+        return Tails(np.array([self.usual]), np.array([self.unusual]))
 
 
 @dataclass(frozen=True)
@@ -29,8 +53,10 @@ class ProcessModel:
     process_var  Q: (d,) variances or (d, d) covariance; with a course, the mean of its variances over the season
     course       what is expected of every slot; None: that the counts move by A and Q alone, from an unknown start
     change_var   (d,) mean square of the change of a count in one slot, where that is not Q: with a course
-    region_correlation  of the deviations of two regions from their course, on average; None: unknown. No filter uses
-                 it: it says whether joining regions into groups is worth it, and how wide the interval of a total is
+    region_correlation  of the deviations of two regions from their course, on average; None: unknown. It says whether
+                 joining regions into groups is worth it, and how wide the interval of a total is
+    in_common    how what all regions have in common moves; None: unknown. With it filters that learn follow that
+                 (`common_deviation`)
 
     >>> ProcessModel.of(1.0, [100.0, 25.0]).regions
     2
@@ -41,6 +67,7 @@ class ProcessModel:
     course: Course | None = field(default=None, metadata={"later": True})
     change_var: Floats | None = field(default=None, metadata={"later": True})
     region_correlation: float | None = field(default=None, metadata={"later": True})
+    in_common: InCommon | None = field(default=None, metadata={"later": True})
 
     @classmethod
     def of(cls, transition: object, process_var: object) -> ProcessModel:
@@ -70,6 +97,7 @@ class ProcessModel:
         transition: object,
         change_var: object | None = None,
         region_correlation: float | None = None,
+        in_common: InCommon | None = None,
     ) -> ProcessModel:
         """Build the model of counts that deviate from a course; `transition` a: a number or (d,), each |a| < 1.
 
@@ -87,7 +115,7 @@ class ProcessModel:
             raise BadInput(
                 f"region_correlation is {region_correlation}; allowed: from 0 to 1, or None if it is unknown."
             )
-        return cls(plain.transition, plain.process_var, course, change, region_correlation)
+        return cls(plain.transition, plain.process_var, course, change, region_correlation, in_common)
 
     def carried(self, slot: int | None, steps: int = 1) -> Floats:
         """Return A of the step to a slot in the diagonal form, or of `steps` of them, () or (d,).

@@ -44,6 +44,7 @@ from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.observation import ROUNDING
 
 __all__ = [
+    "LEAST_PART",
     "PersistentGain",
     "PersistentRecords",
     "are_partitioned",
@@ -61,7 +62,7 @@ __all__ = [
 _SUM_TOLERANCE = 1e-6
 """Per server: shares in a file have six decimals."""
 
-_LEAST_PART = 1e-9
+LEAST_PART = 1e-9
 """No posterior variance is below this part of the prior one: rounding must not make an estimate certain."""
 
 
@@ -131,7 +132,7 @@ def persistent_gain(prior_var: Floats, cross: Floats, records: PersistentRecords
         phi = np.where(is_known, (1.0 - b - a * crowd) / delta, 0.0)
         beta = np.where(is_known, (known_var - crowd - c + crowd * (1.0 - b)) / delta, 1.0 / a)
         var = ((known_var - c) * (1.0 - a * crowd) - crowd * b * b) / delta
-        var = np.where(is_known, np.maximum(var, _LEAST_PART * known_var), 1.0 / a - crowd)
+        var = np.where(is_known, np.maximum(var, LEAST_PART * known_var), 1.0 / a - crowd)
     phi, beta = np.where(informed, phi, 1.0), np.where(informed, beta, 0.0)
     var = np.where(informed, np.maximum(var, 0.0), prior_var)
     after = phi * cross
@@ -184,7 +185,7 @@ def partitioned_information(records: PersistentRecords) -> tuple[Floats, Floats]
 
 def remainder(a: Floats, people: Floats) -> Floats:
     """Return 1 - A r, at least so much that rounding makes nothing certain."""
-    return np.asarray(np.maximum(1.0 - a * people, _LEAST_PART))
+    return np.asarray(np.maximum(1.0 - a * people, LEAST_PART))
 
 
 def are_partitioned(shares: Floats) -> Bools:

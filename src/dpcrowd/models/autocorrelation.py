@@ -7,10 +7,19 @@ new in each slot:
     c(k) = mean over regions of (sum of u(t) u(t-k)) / (mean of u(t)^2)
     z(n) = (c(n) + c(2n) + c(3n) + ...) / sqrt(number of pairs of slots that are n, 2n, 3n, ... apart)
 
-Of a series without a season u is white, and z(n) is about N(0, 1). Multiples of n are counted together because the
-peak of a smooth season is flat, and after several seasons a wrong length is out of step; and so the shortest season is
-preferred to its multiples. A longer season may have the first one within it, as a week has days: another one is looked
-for in what remains without the first. Whether a suggested season predicts better is for the cross-validation to decide.
+Of a series without a season u is white, and z(n) is about N(0, 1). Multiples of n are counted together, so that the
+shortest season is preferred to its multiples. A longer season may have the first one within it, as a week has days:
+another one is looked for in what remains without the first.
+
+z tells whether there is a season. How long it is, it tells only roughly: the peak of a smooth season is flat, since a
+wrong length is out of step only after several seasons, and u has little of a smooth season in it. So the length is the
+one near the peak whose profile misses the counts x least, each predicted by the other slots of its row:
+
+    S(n) = sum over regions of log(sum of |x(t) - mean of the other x in the row of t|)
+
+"Near" is the width of the peak, n divided by the number of seasons seen. All of these lengths have about as many rows,
+so that none of them is chosen for having more. Whether a suggested season predicts better is for the cross-validation
+to decide.
 """
 
 from __future__ import annotations
@@ -24,6 +33,7 @@ __all__ = ["suggested_seasons"]
 _CLEAR = 5.0  # the largest z of hundreds of lags by chance is about 4
 _CLEAR_SECOND = 4.0  # of another season beside a clear one
 _FAR = 4.0  # standard deviations beyond which what is new in a slot is cut off
+_NOTHING = 1e-9  # what a region that never changes misses
 _ROUNDS = 10  # after which rare outliers no longer widen the standard deviation by which they are cut off
 
 
@@ -39,12 +49,13 @@ def suggested_seasons(value: Floats) -> list[int]:
     longest = len(value) // 3
     if longest < 2:
         return []
-    news = _news(value)
-    first = _clearest(news, longest, _CLEAR)
-    if first is None:
+    news, deviation = _news(value), _cut_off(value - value.mean(axis=0))
+    peak = _clearest(news, longest, _CLEAR)
+    if peak is None:
         return []
-    second = _clearest(_without(news, first), longest, _CLEAR_SECOND)
-    return sorted({first} if second is None else {first, second})
+    first = _refined(deviation, peak, longest)
+    peak = _clearest(_without(news, first), longest, _CLEAR_SECOND)
+    return sorted({first} if peak is None else {first, _refined(deviation, peak, longest)})
 
 
 def _clearest(news: Floats, longest: int, least: float) -> int | None:
@@ -59,19 +70,38 @@ def _news(value: Floats) -> Floats:
     deviation = value - value.mean(axis=0)
     squares = np.maximum(np.square(deviation[:-1]).sum(axis=0), 1e-12)
     a = np.clip((deviation[1:] * deviation[:-1]).sum(axis=0) / squares, 0.0, 1.0)
-    news = deviation[1:] - a * deviation[:-1]
-    for _ in range(_ROUNDS):
-        spread = news.std(axis=0)
-        news = np.clip(news, -_FAR * spread, _FAR * spread)
+    news = _cut_off(deviation[1:] - a * deviation[:-1])
     return np.asarray(news - news.mean(axis=0))
 
 
-def _without(news: Floats, season: int) -> Floats:
-    """Return what is new in each slot less its mean over all seasons."""
-    row = np.arange(len(news)) % season
-    means = np.zeros((season, news.shape[1]))
-    np.add.at(means, row, news)
-    return np.asarray(news - (means / np.bincount(row)[:, None])[row])
+def _cut_off(value: Floats) -> Floats:
+    """Return values around 0 without outliers."""
+    for _ in range(_ROUNDS):
+        spread = value.std(axis=0)
+        value = np.clip(value, -_FAR * spread, _FAR * spread)
+    return value
+
+
+def _without(value: Floats, season: int) -> Floats:
+    """Return the values less the mean of their row of the season."""
+    row = np.arange(len(value)) % season
+    means = np.zeros((season, value.shape[1]))
+    np.add.at(means, row, value)
+    return np.asarray(value - (means / np.bincount(row)[:, None])[row])
+
+
+def _refined(deviation: Floats, peak: int, longest: int) -> int:
+    """Return the season within the width of a peak whose profile predicts the slots that it has not seen best."""
+    width = peak * peak // len(deviation)
+    seasons = range(max(2, peak - width), min(longest, peak + width) + 1)
+    return min(seasons, key=lambda season: (_missed(deviation, season), abs(season - peak)))
+
+
+def _missed(deviation: Floats, season: int) -> float:
+    """Return S of a season; each row has at least three slots."""
+    number = np.bincount(np.arange(len(deviation)) % season)[np.arange(len(deviation)) % season, None]
+    error = _without(deviation, season) * (number / (number - 1.0))  # without the slot itself in the mean
+    return float(np.log(np.abs(error).sum(axis=0) + _NOTHING).sum())
 
 
 def _evidence(news: Floats, longest: int) -> Floats:

@@ -1,4 +1,5 @@
-"""How far the deviations of regions go together: one number, the correlation of two regions on average.
+"""How far the deviations of regions go together, and how long: the correlation of two regions on average, and how much
+of what regions have in common is left after a slot.
 
 Let S(t) be the sum of the deviations e_k(t) over the regions, and P_k the mean of e_k(t)^2. If every two regions had
 the correlation rho,
@@ -8,6 +9,12 @@ the correlation rho,
 which says what rho is. Deviations last, and a short series has few independent ones: n slots whose sum has the
 autocorrelation a tell as much as n (1 - a^2)/(1 + a^2) independent ones. So that chance is not taken for a correlation,
 the mean of S^2 counts without two of its standard errors, and a correlation below 0 is 0.
+
+What two regions have in common lasts as long as their products do: those of two slots in a row, by those of one slot,
+
+    b = sum over t and j != k of e_j(t) e_k(t-1)  /  sum over t and j != k of e_j(t) e_k(t)
+
+in which the deviations that each region has of its own cancel out.
 """
 
 from __future__ import annotations
@@ -19,9 +26,11 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 
-__all__ = ["mean_correlation"]
+__all__ = ["common_transition", "mean_correlation"]
 
 _LARGEST_A = 0.995
+_LONGEST = 0.99
+"""What regions have in common is taken to be forgotten at last; filters have another belief for crowds that grow."""
 _ERRORS = 2.0
 """By how many standard errors the variance of the sum is reduced."""
 
@@ -51,3 +60,23 @@ def mean_correlation(blocks: Sequence[Floats], slots: int) -> float:
     independent = max(slots * (1.0 - a * a) / (1.0 + a * a), 1.0)
     of_sum = squares / number / (1.0 + _ERRORS * math.sqrt(2.0 / independent))
     return min(max((of_sum - alone) / (together - alone), 0.0), 1.0)
+
+
+def common_transition(blocks: Sequence[Floats]) -> float:
+    """Return which part of what regions have in common is left after a slot, from the deviations (T, d) of some blocks.
+
+    >>> rng = np.random.default_rng(1)
+    >>> common = np.zeros((4000, 1))
+    >>> for slot in range(1, 4000):
+    ...     common[slot] = 0.8 * common[slot - 1] + rng.normal(0.0, 1.0)
+    >>> round(common_transition([rng.normal(0.0, 1.0, (4000, 20)) + common]), 1)
+    0.8
+    """
+    together = sum(_products(block, block) for block in blocks)
+    later = sum(_products(block[1:], block[:-1]) for block in blocks)
+    return min(max(later / together, 0.0), _LONGEST) if together > 0.0 else 0.0
+
+
+def _products(one: Floats, other: Floats) -> float:
+    """Return the sum over slots of the products of two different regions."""
+    return float((one.sum(axis=1) * other.sum(axis=1)).sum() - (one * other).sum())

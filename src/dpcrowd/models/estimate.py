@@ -25,10 +25,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcrowd.arrays import Floats, Ints
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.crps import normal_crps
+from dpcrowd.filters.model import InCommon
 from dpcrowd.models.autocorrelation import suggested_seasons
-from dpcrowd.models.correlation import mean_correlation
+from dpcrowd.models.correlation import common_transition, mean_correlation
 from dpcrowd.models.model import LEAST_VAR, Scores, VarianceKind, deviation_scale, expected_people, row_variances
 from dpcrowd.models.profiles import Profile, ProfileSeries, estimate_profile
 from dpcrowd.models.season import (
@@ -40,6 +41,7 @@ from dpcrowd.models.season import (
     seasons_seen,
     timing,
 )
+from dpcrowd.models.tails import tails_in_common, tails_of
 from dpcrowd.models.weak import CELLS, START, EarlierModel, chance_var, common_weights, settled_var
 
 __all__ = ["LEAST_SCORED", "Estimate", "Fitted", "fit_series"]
@@ -107,6 +109,9 @@ class Fitted:
 
     region_correlation  of the deviations of two regions (`correlation`); None: unknown, where less than two regions
                         vary, or of releases without an earlier model that knew it
+    in_common           how what regions have in common moves; None: there is nothing, or it is unknown
+    mean                (d,) the mean count, bursts included, of the slots that the level stands for; None: of releases
+    tails               usual and unusual deviations, (d,) each (`tails`); None: all are usual, or of releases
     """
 
     estimate: Estimate
@@ -114,6 +119,9 @@ class Fitted:
     scores: Scores
     reason: str
     region_correlation: float | None = None
+    in_common: InCommon | None = None
+    mean: Floats | None = None
+    tails: tuple[Floats, Floats] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +187,8 @@ def fit_series(
         only = candidates[0]
         fitted = _estimate(series[ways[0]], timings[only.season].rows, only, [], earlier=earlier)
         reason = f"{only.text}: {slots} slots are too few to compare anything on held-out blocks"
-        return Fitted(fitted, only.season, Scores(*(float("nan"),) * 4, 0), reason)
+        mean = None if noise_var is not None else _mean_count(series[ways[0]], fitted.profile, only.half_life)
+        return Fitted(fitted, only.season, Scores(*(float("nan"),) * 4, 0), reason, mean=mean)
     held_out = {
         candidate: _held_out(series[candidate.way], timings[candidate.season].rows, candidate, earlier)
         for candidate in candidates
@@ -196,20 +205,43 @@ def fit_series(
         kind = kind if _is_hardly_worse(by_kind[kind], by_kind["relative"], noisy) else "relative"
     estimate = _estimate(series[best.way], timings[best.season].rows, best, blocks, kind)
     unseen = slots - int(slots * _FOLDS[0][0])
-    correlation = None
+    correlation = together = None
     several_vary = int((np.ptp(value, axis=0) > 0.0).sum()) > 1  # those that do not would show the doubt of a level
     if noise_var is None and several_vary:  # in releases, wrong shares would look like it (`sim.earlier`)
-        correlation = mean_correlation([_clipped(block) for block in blocks], unseen)
+        deviations = [_clipped(block) for block in blocks]
+        correlation = mean_correlation(deviations, unseen)
+        if correlation > 0.0:
+            together = _in_common(series[best.way], estimate, common_transition(deviations))
     return Fitted(
         estimate,
         best.season,
         _scores(blocks, kind, unseen),
         _reason(best, scores, kind, by_kind, noisy),
         correlation,
+        together,
+        None if noise_var is not None else _mean_count(series[best.way], estimate.profile, best.half_life),
+        None if noise_var is not None else _tails(series[best.way], estimate),
     )
 
 
+def _tails(series: ProfileSeries, estimate: Estimate) -> tuple[Floats, Floats] | None:
+    """Return how deviations of the complete span are distributed around an estimate."""
+    profile, a, variance = estimate.profile, estimate.transition, estimate.variance
+    expected = profile.rows[series.row]
+    q = row_variances(profile.rows, profile.level, a, variance, estimate.kind)[series.row]
+    scale = deviation_scale(profile.rows, profile.level, a, variance)[series.row]
+    return tails_of(series.value - expected, expected, q, a, _ratios(scale, estimate.kind))
+
+
 _KINDS: tuple[VarianceKind, ...] = ("fixed", "proportional")
+
+
+def _in_common(series: ProfileSeries, estimate: Estimate, left: float) -> InCommon:
+    """Return how that moves which deviations have in common, and of which a part is left after a slot."""
+    profile = estimate.profile
+    q = row_variances(profile.rows, profile.level, estimate.transition, estimate.variance, estimate.kind)
+    deviation = (series.value - profile.rows[series.row]).sum(axis=1)
+    return InCommon(left, *tails_in_common(deviation / np.sqrt(q).sum(axis=1)[series.row], left))
 
 
 def _ways(
@@ -297,6 +329,14 @@ def _profile(series: ProfileSeries, rows: int, candidate: Candidate) -> Profile:
     # A week of the year is seen a few times only, and is like the weeks beside it; a month is not like its neighbours.
     smooth = candidate.season == "year" and rows > _MONTHS
     return estimate_profile(series, rows, candidate.half_life, smooth=smooth, robust=candidate.robust)
+
+
+def _mean_count(series: ProfileSeries, profile: Profile, half_life: float | None) -> Floats:
+    """Return the mean count (d,) of complete seasons, with recent slots counting more if they do so in the level."""
+    age = np.arange(len(series.value))[::-1, None]
+    weight = np.ones(age.shape) if half_life is None else 0.5 ** (age / half_life)
+    people, expected = ((weight * values).sum(axis=0) for values in (series.value, profile.rows[series.row]))
+    return np.asarray(profile.level * (people / np.maximum(expected, 1e-300)))
 
 
 def _estimate(
@@ -500,15 +540,16 @@ def _score(blocks: Sequence[_Block], kind: VarianceKind) -> float:
 
 def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
     sums, expected_errors = np.zeros(6), np.zeros(3)
+    scored = _regions_with_people(blocks)
     for number, block in enumerate(blocks):
         present = block.series.present
         mean, var, alone, alone_var = _predictions(block, *_deviations(_others(blocks, number), kind), kind)
         for place, (expected, spread) in enumerate(((mean, var), (alone, alone_var))):
             error = np.abs(block.series.value - expected)
             sums[place] += float(error[present].sum())
-            sums[2 + place] += float((error <= Z95 * np.sqrt(spread))[present].sum())
+            sums[2 + place] += float((error <= Z95 * np.sqrt(spread))[present & scored].sum())
         sums[4] += float(np.abs(block.series.value[present]).sum())
-        sums[5] += float(present.sum())
+        sums[5] += float((present & scored).sum())
         if block.is_noisy:
             expected_errors += _expected_errors(block, *_deviations(_others(blocks, number), kind), kind)
     if expected_errors.any():
@@ -520,6 +561,16 @@ def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
     people, cells = totals[4] or float("nan"), max(totals[5], 1.0)
     ahead, past = (0.0 if total / people < _ROUNDING else total / people for total in totals[:2])
     return Scores(ahead, past, totals[2] / cells, totals[3] / cells, slots)
+
+
+def _regions_with_people(blocks: Sequence[_Block]) -> Bools:
+    """Return in which regions (d,) anybody was counted: an interval around nobody says nothing about the others.
+
+    All of them where nobody was counted anywhere, or where measurements have noise: these do not show it.
+    """
+    people = np.any([(block.series.value != 0.0).any(axis=0) for block in blocks], axis=0)
+    every = not people.any() or any(block.is_noisy for block in blocks)
+    return np.asarray(people | every)
 
 
 def _expected_errors(block: _Block, transition: Floats, variance: Floats, kind: VarianceKind) -> Floats:

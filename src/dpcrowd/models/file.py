@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, get_args
 from uuid import uuid4
 
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, counted, unknown_name
+from dpcrowd.filters.model import InCommon
 from dpcrowd.models.model import Model, RegionModel, Scores, VarianceKind
 from dpcrowd.models.season import SEASONS, SECOND
 
@@ -27,17 +28,21 @@ KIND = "ar1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDTH = 118
 _LARGEST = 1e18
+_LONGEST = 0.9999  # of what regions have in common, which is forgotten at last
 _REMEDY = "give a file that 'dpcrowd fit' wrote"
 _KEYS = {
     "model": (
         *("dpcrowd", "kind", "season", "slot", "variance", "source", "data", "first", "slots", "begins", "digest"),
-        *("reason", "region_correlation"),
+        *("reason", "region_correlation", "common_transition", "common_usual", "common_unusual"),
     ),
     "scores": ("error", "past", "coverage", "past_coverage", "slots"),
-    "region": ("name", "level", "transition", "variance", "change_var", "profile"),
+    "region": ("name", "level", "mean", "transition", "variance", "change_var", "usual", "unusual", "profile"),
 }
 # A missing source is refused as an empty one is.
-_OPTIONAL = {"slot", "begins", "profile", "reason", "region_correlation", "source"}
+_OPTIONAL = {
+    *("slot", "begins", "profile", "reason", "region_correlation", "common_transition", "source"),
+    *("common_usual", "common_unusual", "mean", "usual", "unusual"),
+}
 _COMMENTS = {
     "season": "none, day, week, hour-of-week, year, or a number of slots; slots are counted from Monday, UTC, or "
     "from `first`",
@@ -46,11 +51,16 @@ _COMMENTS = {
     "source": "why fitting this model costs no privacy budget: the assertion of whoever fitted it",
     "first": "fitted on `slots` slots from number `first` of the series on, which begins at `begins`",
     "region_correlation": "of the deviations of two regions, on average, as far as chance does not explain it",
+    "common_transition": "the part of what regions have in common that is left after one slot",
+    "common_usual": "where that is mostly small: the part of its variance of usual slots, and the part of other slots",
     "error": "sum of |error| / sum of counts: from the slot before, and of the model alone; and their 95% coverage",
+    "mean": "the mean count, of which the level may be less: rare bursts count less in it",
+    "usual": "where deviations are mostly small: the part of the variance that usual ones have, and the part of the "
+    "slots with others",
     "transition": "a: the part of a deviation that is left after one slot",
 }
 
-# The comments of earlier versions are part of the digest, so those stay as they were; a file has better ones.
+# The comments of earlier versions, and where they were, are part of the digest, so that stays; a file has better ones.
 _WRITTEN = {
     "first": "fitted on `slots` slots from number `first` of the series on, whose time is `begins`",
 }
@@ -121,7 +131,8 @@ def parse_model(text: str, file: str) -> Model:
         digest=head["digest"],
         scores=_scores(scores, file),
         reason=head.get("reason", ""),
-        region_correlation=_correlation(head.get("region_correlation"), file),
+        region_correlation=_part(head, "region_correlation", 1.0, "from 0 to 1", file),
+        in_common=_in_common(head, file),
         file=file,
     )
 
@@ -185,7 +196,25 @@ def _region(row: dict[str, Any], file: str) -> RegionModel:
         float(transition),
         _number(row["variance"], f"variance of '{name}'", file, 0.0),
         tuple(_number(value, f"profile of '{name}'", file, 0.0) for value in profile),
+        None if row.get("mean") is None else _number(row["mean"], f"mean of '{name}'", file, 0.0),
+        _tails(row, name, file),
     )
+
+
+def _tails(row: dict[str, Any], name: str, file: str) -> tuple[float, float] | None:
+    """Return usual and unusual deviations of a region; None: the file says nothing of them."""
+    if "usual" not in row and "unusual" not in row:
+        return None
+    return _both_parts(row.get("usual"), row.get("unusual"), f"usual and unusual of '{name}'", file)
+
+
+def _both_parts(usual: Any, unusual: Any, what: str, file: str) -> tuple[float, float]:
+    if not (_is_number(usual) and _is_number(unusual) and 1e-6 <= usual <= 1.0 and 1e-6 <= unusual < 1.0):
+        raise BadInput(
+            f"{what} in {file} are {usual!r} and {unusual!r}; allowed: both, the first from "
+            "1e-6 to 1, the second from 1e-6 to below 1."
+        )
+    return float(usual), float(unusual)
 
 
 def _check_profiles(regions: Sequence[RegionModel], file: str) -> None:
@@ -195,8 +224,8 @@ def _check_profiles(regions: Sequence[RegionModel], file: str) -> None:
     for region in regions:
         if region.profile and len(region.profile) != expected:
             raise BadInput(
-                f"the profile of '{region.name}' in {file} has {len(region.profile)} rows, but those of other regions "
-                f"have {expected}; give {expected} numbers, or leave it out for a constant level."
+                f"the profile of '{region.name}' in {file} has {counted(len(region.profile), 'row')}, but those of "
+                f"other regions have {expected}; give {expected} numbers, or leave it out for a constant level."
             )
 
 
@@ -210,12 +239,31 @@ def _number(value: Any, what: str, file: str, least: float) -> float:
     return float(value)
 
 
-def _correlation(value: Any, file: str) -> float | None:
+def _part(head: dict[str, Any], key: str, most: float, allowed: str, file: str) -> float | None:
+    value = head.get(key)
     if value is None:
         return None
-    if not _is_number(value) or not 0.0 <= value <= 1.0:
-        raise BadInput(f"region_correlation in {file} is {value!r}; allowed: from 0 to 1.")
+    if not _is_number(value) or not 0.0 <= value <= most:
+        raise BadInput(f"{key} in {file} is {value!r}; allowed: {allowed}.")
     return float(value)
+
+
+def _in_common(head: dict[str, Any], file: str) -> InCommon | None:
+    left = _part(head, "common_transition", _LONGEST, f"from 0 to {_LONGEST:g}", file)
+    usual, unusual = head.get("common_usual"), head.get("common_unusual")
+    if usual is None and unusual is None:
+        return None if left is None else InCommon(left)
+    if left is None:
+        raise BadInput(f"{file} has common_usual or common_unusual without common_transition; {_REMEDY}.")
+    return InCommon(left, *_both_parts(usual, unusual, "common_usual and common_unusual", file))
+
+
+def _common_entries(known: InCommon | None) -> dict[str, float]:
+    if known is None:
+        return {}
+    if not known.tails.heavy[0]:
+        return {"common_transition": known.transition}
+    return {"common_transition": known.transition, "common_usual": known.usual, "common_unusual": known.unusual}
 
 
 def _is_whole(value: Any, least: int) -> bool:
@@ -246,10 +294,14 @@ def time_text(micros: int) -> str:
 
 def model_text(model: Model) -> str:
     """Return the text of the file; equal models give equal text."""
-    return _text(model, _COMMENTS | _WRITTEN)
+    return _text(model, _COMMENTS | _WRITTEN, every_key=True)
 
 
-def _text(model: Model, comments: dict[str, str]) -> str:
+def _text(model: Model, comments: dict[str, str], *, every_key: bool) -> str:
+    """Return the text with comments.
+
+    every_key  explain a key at the first region that has it, not only those of the first region
+    """
     lines = [
         "# A process model from `dpcrowd fit`: what is known of a crowd before any record of it. It is public.",
         "",
@@ -269,26 +321,32 @@ def _text(model: Model, comments: dict[str, str]) -> str:
         "digest": model.digest,
         "reason": model.reason or None,
         "region_correlation": model.region_correlation,
+        **_common_entries(model.in_common),
     }
     comments = comments | ({"variance": _RELATIVE} if model.variance == "relative" else {})
     lines += _entries(head.items(), comments)
     lines += ["", "[scores]", *_entries(((key, getattr(model.scores, key)) for key in _KEYS["scores"]), comments)]
-    for number, (region, change) in enumerate(zip(model.regions, model.change_var, strict=True)):
+    for region, change in zip(model.regions, model.change_var, strict=True):
         entries: dict[str, Any] = {
             "name": region.name,
             "level": region.level,
+            "mean": region.mean,
             "transition": region.transition,
             "variance": region.variance,
             "change_var": change,
+            "usual": None if region.tails is None else region.tails[0],
+            "unusual": None if region.tails is None else region.tails[1],
             "profile": list(region.profile) or None,
         }
-        lines += ["", "[[region]]", *_entries(entries.items(), {} if number else comments)]
+        lines += ["", "[[region]]", *_entries(entries.items(), comments)]
+        missing = {key for key, value in entries.items() if value is None}
+        comments = {key: comments[key] for key in missing & comments.keys()} if every_key else {}
     return "\n".join(lines) + "\n"
 
 
 def model_digest(model: Model) -> str:
     """Return a digest of what the model says, of its source and of its span; its layout makes no difference."""
-    return hashlib.sha256(_text(model, _COMMENTS).encode()).hexdigest()
+    return hashlib.sha256(_text(model, _COMMENTS, every_key=False).encode()).hexdigest()
 
 
 def write_model(model: Model, path: str | os.PathLike[str]) -> Path:
@@ -301,6 +359,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> Path:
         for what, values in (
             ("change_var", (change,)),
             ("level", (region.level,)),
+            ("mean", () if region.mean is None else (region.mean,)),
             ("variance", (region.variance,)),
             ("profile", region.profile),
         ):

@@ -14,12 +14,15 @@ from typing import Literal
 import numpy as np
 
 from dpcrowd.arrays import Floats
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 from dpcrowd.filters import Course, ProcessModel
+from dpcrowd.filters.model import InCommon
+from dpcrowd.filters.tails import NORMAL, Tails
 from dpcrowd.models.season import SeasonKind, SlotTimes, duration_text, timing
 
 __all__ = [
     "LEAST_VAR",
+    "LONGEST_SOURCE",
     "Model",
     "RegionModel",
     "Scores",
@@ -38,15 +41,22 @@ _MOST_PEOPLE = 1e18
 _LEAST_PART, _LEAST_EXPECTED = 0.1, 0.05  # of the level, and in people: where hardly anybody is expected
 
 
+LONGEST_SOURCE = 500
+"""Characters of a source."""
+
+
 @dataclass(frozen=True, eq=False)
 class RegionModel:
     """What is expected of one region.
 
-    level       the mean count
+    level       the expected count, averaged over the season; where rare bursts count less, it is below the mean count
     transition  a: which part of a deviation is left after one slot, 0 <= a < 1
     variance    of what one slot adds to the deviation; if it is proportional, per expected person, and if it is
                 relative, per expected person squared
     profile     the expected count by row of the season; empty: the level
+    mean        the mean count, bursts included, of the slots that the level stands for; None: unknown
+    tails       the part of the variance that usual deviations have, and the part of slots with unusual ones; None:
+                all are usual
     """
 
     name: str
@@ -54,6 +64,8 @@ class RegionModel:
     transition: float
     variance: float
     profile: tuple[float, ...] = ()
+    mean: float | None = None
+    tails: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,7 @@ class Scores:
 
     error     sum of |error| / sum of counts of predictions from the slot before
     past      the same of the model alone, without any record
-    coverage, past_coverage  of their 95% intervals
+    coverage, past_coverage  of their 95% intervals, in regions where anybody was counted
     slots     how many slots were held out; 0: the series was too short, and the scores are NaN. If nobody was counted
               in them, the errors are NaN
     """
@@ -92,6 +104,7 @@ class Model:
     digest      of the counts or releases that it was fitted on
     file        what to call it in messages
     region_correlation  of the deviations of two regions, on average; None: unknown
+    in_common   how what regions have in common moves; None: there is nothing, or it is unknown
     notes       what to know about the fit; they are shown, and not written to the file
     """
 
@@ -112,9 +125,18 @@ class Model:
     file: str = "the model"
     notes: tuple[str, ...] = ()
     region_correlation: float | None = None
+    in_common: InCommon | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a model without a source: nobody would know whether it costs no privacy budget."""
+        """Refuse a model without a source: nobody would know whether it costs no privacy budget.
+
+        The promise repeats the source wherever it is printed, so that it has to be short.
+        """
+        if len(self.source) > LONGEST_SOURCE:
+            raise BadInput(
+                f"the source of {self.file} has {len(self.source):,} characters; allowed: {LONGEST_SOURCE}, since "
+                "every promise repeats it. Say in a sentence why the model costs no privacy budget."
+            )
         if not any(character.isalnum() for character in self.source):
             raise BadInput(
                 f"{self.file} has no source; a model has to say why it costs no privacy budget. Fit it with 'dpcrowd "
@@ -163,15 +185,15 @@ class Model:
         profile = np.array([region.profile or (region.level,) * place.rows for region in chosen]).T
         if len(profile) != place.rows:
             raise BadInput(
-                f"{self.file} has profiles of {len(profile)} rows; a season '{self.season}' of these slots has "
-                f"{place.rows}."
+                f"{self.file} has profiles of {counted(len(profile), 'row')}; a season '{self.season}' of these slots "
+                f"has {place.rows}."
             )
         transition = np.array([region.transition for region in chosen])
         level, variance = (np.array([getattr(region, name) for region in chosen]) for name in ("level", "variance"))
         variances = row_variances(profile, level, transition, variance, self.variance)
         scale = deviation_scale(profile, level, transition, variance) if self.variance == "relative" else None
-        course = Course(profile, variances, place.season, place.offset, place.step, scale)
-        return ProcessModel.around(course, transition, change_var, self.region_correlation)
+        course = Course(profile, variances, place.season, place.offset, place.step, scale, _tails(chosen))
+        return ProcessModel.around(course, transition, change_var, self.region_correlation, self.in_common)
 
     def _places(self, regions: Sequence[str]) -> list[int]:
         places = {region.name: number for number, region in enumerate(self.regions)}
@@ -184,6 +206,13 @@ class Model:
                 "your own releases of the regions that are used, by their names."
             )
         return [places[name] for name in regions]
+
+
+def _tails(regions: Sequence[RegionModel]) -> Tails | None:
+    if all(region.tails is None for region in regions):
+        return None
+    usual, unusual = np.array([region.tails or NORMAL for region in regions]).T
+    return Tails(usual, unusual)
 
 
 def expected_people(profile: Floats, level: Floats) -> Floats:

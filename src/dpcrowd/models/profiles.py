@@ -177,6 +177,7 @@ def _levels(value: Floats, weight: Floats, half_life: float | None) -> tuple[Flo
     number = np.count_nonzero(weight, axis=0)
     least = 0.5 / (number + 1.0)  # nobody was seen so far, which does not mean never
     total = (weight * value).sum(axis=0) / np.maximum(weight.sum(axis=0), 1e-300)
+    total = _exact(total, value)
     if half_life is None:
         level = np.maximum(total, least)
         return level, np.tile(level, (len(value), 1))
@@ -185,7 +186,13 @@ def _levels(value: Floats, weight: Floats, half_life: float | None) -> tuple[Flo
     after, after_weight = (_decayed(part[::-1], keep)[::-1] for part in (weight * value, weight))
     local = (before + after) / np.maximum(before_weight + after_weight, 1e-300)
     level = before[-1] / np.maximum(before_weight[-1], 1e-300)
+    level, local = _exact(level, value), _exact(local, value)
     return np.maximum(level, least), np.maximum(local, least)
+
+
+def _exact(mean: Floats, value: Floats) -> Floats:
+    """Return means (..., d) of values (T, d), without rounding where all values are the same."""
+    return np.where((value == value[0]).all(axis=0), value[0], mean)
 
 
 def _measured_level(value: Floats, weight: Floats, half_life: float | None) -> tuple[Floats, Floats]:

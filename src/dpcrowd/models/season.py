@@ -80,7 +80,7 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Seaso
     """
     if isinstance(season, int):
         if season < 2:
-            raise BadInput(f"a season of {season} slots was given; allowed: 2 or more.")
+            raise BadInput(f"a season of {season} {'slot' if season == 1 else 'slots'} was given; allowed: 2 or more.")
         return SeasonTiming(season, season, first % season, 1)
     if season == "none":
         return SeasonTiming(1)
@@ -92,7 +92,7 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Seaso
         )
     if times.length > _LONGEST_SLOT[season]:
         raise BadInput(
-            f"season '{season}' is too short for slots of {duration_text(times.length)}; allowed: slots of at most "
+            f"slots of {duration_text(times.length)} are too long for season '{season}'; allowed: slots of at most "
             f"{duration_text(_LONGEST_SLOT[season])}."
         )
     rows = max(2, min(_MOST_ROWS[season], round(_LENGTHS[season] / times.length)))

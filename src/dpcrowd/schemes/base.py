@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.kernels.engine import Engine, check_engine
 from dpcrowd.network.hearing import Hearing, Reach
@@ -163,6 +163,7 @@ class Plan:
     prior, prior_var, known   the filter's prediction, where the scheme has one
     pivot   (N, d) the region whose group each region belongs to; None: every region alone
     parts   (N, d) the part of its group's sum that each region gets back; None: even parts
+    scheduled  (N, 1) or (N, d): where a sample is asked for, whatever the budget allows; None: that is not known
     """
 
     slot: int
@@ -175,6 +176,7 @@ class Plan:
     known: Bools | None = None
     pivot: Ints | None = None
     parts: Floats | None = None
+    scheduled: Bools | None = field(default=None, metadata={"saved": False})
 
 
 @dataclass(frozen=True)
@@ -317,7 +319,9 @@ class Scheme(ABC):
         if guarantee.kind not in self.kinds:
             accepted = "a horizon (a finite stream)" if "finite" in self.kinds else "a window (w-event privacy)"
             span = "window" if guarantee.kind == "window" else "horizon"
-            raise BadInput(f"scheme '{self.name}' takes {accepted}; given a {span} of {guarantee.length} slots.")
+            raise BadInput(
+                f"scheme '{self.name}' takes {accepted}; given a {span} of {counted(guarantee.length, 'slot')}."
+            )
 
 
 def any_region(mask: Bools) -> Bools:

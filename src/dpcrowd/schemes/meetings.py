@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dpcrowd.errors import counted
+
 __all__ = ["nearest_that_meets", "never_meet"]
 
 _FARTHEST = 200
@@ -26,9 +28,9 @@ def never_meet(samples: int, length: int, meet: Callable[[int], bool]) -> str:
         every_slot = ", one in every slot" if nearest == length else ""
         remedy = f"The nearest number with which all servers meet is {nearest}{every_slot}."
     return (
-        f"with {samples} sample{'' if samples == 1 else 's'} in {length} slots some servers never sample together with "
-        "the others: if their public shares are wrong, that cannot be told from moves of the crowd, and intervals may "
-        f"be too narrow. {remedy}"
+        f"with {counted(samples, 'sample')} in {counted(length, 'slot')} some servers never sample together with the "
+        "others: if their public shares are wrong, that cannot be told from moves of the crowd, and intervals may be "
+        f"too narrow. {remedy}"
     )
 
 

@@ -40,6 +40,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.filters.observation import ROUNDING
 from dpcrowd.filters.persistence import are_partitioned, remainder
+from dpcrowd.kernels.engine import Engine
 from dpcrowd.privacy import Guarantee, noise_var
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import all_meet, samples_due
@@ -103,6 +104,7 @@ class PublicFacts:
     turnover   the part of a server's users who are replaced per slot; 1: everybody, deviations are fresh in every slot
     cancellation  whether it counts that fresh deviations of partitioned servers sum to 0
     meetings   whether servers should meet, since they learn shares (`schedule.all_meet`)
+    engine     of the loops; both give the same bits
     """
 
     guarantee: Guarantee
@@ -120,6 +122,7 @@ class PublicFacts:
     turnover: float = 1.0
     cancellation: bool = True
     meetings: bool = False
+    engine: Engine = "numpy"
 
     @property
     def users_stay(self) -> bool:

@@ -30,7 +30,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.filters.persistence import PersistentRecords, are_partitioned, persistent_gain
+from dpcrowd.filters.persistence import (
+    LEAST_PART,
+    PersistentRecords,
+    are_partitioned,
+    deviation_spread,
+    persistent_gain,
+)
+from dpcrowd.kernels.engine import compiled
+from dpcrowd.kernels.staying import follow_staying
 from dpcrowd.sampling.schedule import samples_due
 
 if TYPE_CHECKING:
@@ -66,6 +74,7 @@ class ArrivingRecords:
     samples: tuple[int, ...]
     noise_var: tuple[float, ...]
     _due: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)
+    _late: dict[tuple[int, int], Ints] = field(default_factory=dict)
 
     @cached_property
     def _delays(self) -> Ints:
@@ -93,17 +102,20 @@ class ArrivingRecords:
         """The servers of which somebody has records; the deviations of others make no difference."""
         return np.flatnonzero((self._delays >= 0).any(axis=(0, 1)))
 
-    def _delays_of(self, slot: int, origins: Ints) -> Ints:
-        """Return how late the records of some servers are at the receivers, (n, origins).
+    def _delays_in(self, slot: int) -> Ints:
+        """Return how late the records of the servers that are heard are at the receivers, (n, m).
 
         Where links change, a few slots have been drawn, and no receiver has the same neighbours for long: it takes the
         place of another one in each slot.
         """
         blocks, rows, _ = self._delays.shape
-        if blocks == 1:
-            return np.asarray(self._delays[0][self._rows][:, origins])
-        delays = self._delays[slot % blocks][(self._rows + slot) % rows][:, origins]
-        return np.where(self._always[:, origins], 0, delays)
+        key = (slot % blocks, slot % rows) if blocks > 1 else (0, 0)
+        if key not in self._late:
+            delays = self._delays[key[0]][(self._rows + key[1]) % rows]
+            if blocks > 1:
+                delays = np.where(self._always, 0, delays)
+            self._late[key] = np.ascontiguousarray(delays[:, self._origins])
+        return self._late[key]
 
     @cached_property
     def _phases(self) -> Ints:
@@ -122,7 +134,7 @@ class ArrivingRecords:
             due = samples_due(place, samples, length, self._phases)
             origins = np.flatnonzero(due.any(axis=0))
             variances = np.where(due[:, origins], np.array(self.noise_var)[:, None], np.inf)
-            self._due[place] = origins, variances.T
+            self._due[place] = origins, np.ascontiguousarray(variances.T)
         return self._due[place]
 
     @cached_property
@@ -140,10 +152,28 @@ class ArrivingRecords:
         """Whether the users of a region are divided among all servers, (1, 1) or (1, d)."""
         return are_partitioned(self.facts.shares_of_regions[None])
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int, int]:
         """The numbers of servers that are heard, of receivers (of all numbers of samples) and of regions."""
         return len(self._origins), len(self.samples) * len(self._rows), len(self.facts.regions)
+
+    @cached_property
+    def _constants(self) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
+        """What the compiled loop needs in every slot: one column per receiver and region."""
+        facts, (servers, receivers, regions) = self.facts, self.shape
+        people, a = facts.expected[None], facts.transition
+
+        def columns(values: Floats, *rows: int) -> Floats:
+            return np.ascontiguousarray(np.broadcast_to(values, (*rows, receivers, regions))).reshape(*rows, -1)
+
+        return (
+            columns(np.square(a)),
+            columns(facts.process_var),
+            columns(a * (1.0 - facts.turnover)),
+            columns(self.shares, servers),
+            columns(deviation_spread(self.shares, people, self.partition), servers),
+            columns(np.where(self.partition, people, 0.0)),
+        )
 
     def start(self) -> StayingState:
         """Return what filters know before the first record: nothing, or what an expected course tells."""
@@ -151,7 +181,7 @@ class ArrivingRecords:
         shape = self.shape
         var = np.full(shape[1:], np.inf)
         if facts.model.course is not None:
-            var = np.broadcast_to(facts.process_var / (1.0 - np.square(facts.transition)), shape[1:])
+            var[:] = facts.process_var / (1.0 - np.square(facts.transition))
         return StayingState(var, np.zeros(shape))
 
     def predicted(self, state: StayingState) -> StayingState:
@@ -167,7 +197,7 @@ class ArrivingRecords:
         people  (1, d) the level of the crowd in that slot
         """
         due, variances = self._due_in(slot)
-        delays = self._delays_of(slot, self._origins[due])
+        delays = self._delays_in(slot)[:, due]
         arrived = (delays >= 0) & (delays <= age)
         if not arrived.any():
             return None
@@ -182,10 +212,21 @@ class ArrivingRecords:
             tuple(self.noise_var[number] for number in numbers),
         )
 
-    def followed(self, state: StayingState, slot: int, age: int, people: Floats) -> StayingState:
-        """Return the state after a slot, with its records that have arrived `age` slots later."""
+    def followed(self, state: StayingState, slot: int, age: int) -> StayingState:
+        """Return the state after a slot, with its records that have arrived `age` slots later.
+
+        The crowd is at its expected level. The compiled loop, where there is one, gives the same bits.
+        """
+        if (loop := compiled(follow_staying, self.facts.engine)) is not None:
+            columns = state.var.size
+            var, cross = np.empty(columns), np.empty((len(state.cross), columns))
+            before = state.var.reshape(-1), state.cross.reshape(cross.shape)
+            origins, noise = self._due_in(slot)
+            delays = self._delays_in(slot)
+            loop(*before, *self._constants, origins, noise, delays, age, LEAST_PART, var, cross)
+            return StayingState(var.reshape(state.var.shape), cross.reshape(state.cross.shape))
         state = self.predicted(state)
-        records = self.of_slot(slot, age, people)
+        records = self.of_slot(slot, age, self.facts.expected[None])
         if records is None:
             return state
         gain = persistent_gain(state.var, state.cross, records)
@@ -216,7 +257,7 @@ def _deviations(facts: PublicFacts, samples: Sequence[int], noise_var: Sequence[
     Passes lead to the steady state, and one more pass is averaged. A number of samples leaves after its own.
     """
     records = ArrivingRecords(facts, tuple(samples), tuple(noise_var))
-    people, deepest = facts.expected[None], records.deepest
+    deepest = records.deepest
     fewest = max(deepest, min(math.ceil(3.0 / facts.turnover), _LONGEST_MEMORY))
     number = slots if deepest == 0 else min(slots, _EVALUATED)
     evaluated = {slots * place // number for place in range(number)}
@@ -227,11 +268,11 @@ def _deviations(facts: PublicFacts, samples: Sequence[int], noise_var: Sequence[
     while True:
         before, deviations = states[-1].var, []
         for slot in range(first, first + slots):
-            states.append(records.followed(states[-1], slot, deepest, people))
+            states.append(records.followed(states[-1], slot, deepest))
             if is_steady.any() and slot - first in evaluated:
                 current = states[0]
                 for age in range(deepest - 1, -1, -1):
-                    current = records.followed(current, slot - age, age, people)
+                    current = records.followed(current, slot - age, age)
                 deviations.append(_by_number(np.sqrt(current.var), len(active)).mean(axis=1))
         first += slots
         if is_steady.any():
@@ -255,7 +296,7 @@ def _by_number(values: Floats, numbers: int) -> Floats:
 def _of_numbers(values: Floats, chosen: Ints, numbers: int) -> Floats:
     """Return the values (..., n, d) of the receivers of some numbers of samples."""
     by_number = values.reshape(*values.shape[:-2], numbers, -1, values.shape[-1])[..., chosen, :, :]
-    return by_number.reshape(*values.shape[:-2], -1, values.shape[-1])
+    return np.ascontiguousarray(by_number).reshape(*values.shape[:-2], -1, values.shape[-1])
 
 
 def _restrict(states: deque[StayingState], chosen: Ints, numbers: int) -> deque[StayingState]:

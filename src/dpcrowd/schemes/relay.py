@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.filters.origins import SUSPECT
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.network.spread import Traffic, one_hop_holdings, record_totals
@@ -89,12 +89,10 @@ class RelayPlan(Plan):
     """A plan with what `fuse` would otherwise compute from the state a second time; a restored plan does not have it.
 
     shift, waiting  (N, 1) of `RelayState`, when the slot begins
-    scheduled       (N, 1) which servers the schedule asks for a sample
     """
 
     shift: Ints | None = field(default=None, metadata={"saved": False})
     waiting: Ints | None = field(default=None, metadata={"saved": False})
-    scheduled: Bools | None = field(default=None, metadata={"saved": False})
 
 
 class Relay(Scheme):
@@ -162,8 +160,8 @@ class Relay(Scheme):
             raise BadInput("relay needs the number of samples per window or horizon: give samples or an interval.")
         if samples > length:
             raise BadInput(
-                f"relay cannot take {samples} samples in {length} slots; allowed: at most one per slot, so up to "
-                f"{length}."
+                f"relay cannot take {counted(samples, 'sample')} in {counted(length, 'slot')}; allowed: at most one "
+                f"per slot, so up to {length}."
             )
         return samples
 

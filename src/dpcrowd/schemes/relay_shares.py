@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 from dpcrowd.filters.records import RecordTable
 from dpcrowd.filters.share_learning import fuse_slot, learn_slot, start_filter
 from dpcrowd.filters.share_state import ShareCovariance, ShareFilter
@@ -43,7 +43,7 @@ __all__ = [
     "fuse_learned",
     "keep_final_filters",
     "keep_shares",
-    "learned_back_in_time",
+    "learning_goes_on",
     "missing_slots",
     "own_records",
     "pass_many_slots",
@@ -121,29 +121,30 @@ def pass_many_slots(state: RelayState, slots: tuple[int, int], before: tuple[Flo
         keep_shares(state, place)
 
 
-def learned_back_in_time(state: RelayState, fresh: RelayState) -> None:
-    """Let a state after an earlier slot know what was learned until now; `complete_filters` was called.
+def learning_goes_on(state: RelayState, fresh: RelayState) -> None:
+    """Let a state that goes on from the last posterior of another one know what that has learned of shares.
 
+    Its last slot may be an earlier one, and its lag another one; `complete_filters` was called for the other state.
     Each slot has a filter of its own: with a season, what is known of the crowd differs from slot to slot.
     """
-    learned = state.learned
-    if learned is None:
+    learned, latest, last, lag = state.learned, int(state.last), int(fresh.last), fresh.lag
+    if learned is None or fresh.learned is None:
         return
-    latest, last, lag = int(state.last), int(fresh.last), state.lag
-    if (filters := learned.filters[latest % lag]) is not None:
+    place = latest % state.lag
+    if (filters := learned.filters[place]) is not None:
         _keep(learned, filters)
-    before = state.mean[latest % lag], state.mean_var[latest % lag]
+    before = state.mean[place], state.mean_var[place]
 
     def moved(slot: int, after: tuple[Floats, Floats]) -> list[ShareFilter]:
         return _without_records(state, before, after, (latest, slot), same_people=True)
 
     by_slot = {slot: moved(slot, (fresh.mean[slot % lag], fresh.mean_var[slot % lag])) for slot in _recent(last, lag)}
     base = moved(slot_of_base(last, lag), (fresh.base, fresh.base_var))
-    fresh.learned = learned
-    _keep(learned, base)
-    learned.forget_slots(lag)
+    fresh.learned.learner = learned.learner
+    _keep(fresh.learned, base)
+    fresh.learned.forget_slots(lag)
     for slot, one in by_slot.items():
-        learned.filters[slot % lag] = one
+        fresh.learned.filters[slot % lag] = one
     for place in range(lag):
         keep_shares(fresh, place)
 
@@ -342,6 +343,6 @@ def check_learning(setting: Setting, max_hops: int | None) -> None:
         raise BadInput("shares are learned in the diagonal form only; leave form=matrix or the share width out.")
     if max_hops is not None:
         raise BadInput(
-            f"shares are learned where all servers have all records, but these travel {max_hops} hops; give reach=all, "
-            "or leave the share width out."
+            f"shares are learned where all servers have all records, but these travel {counted(max_hops, 'hop')}; give "
+            "reach=all, or leave the share width out."
         )

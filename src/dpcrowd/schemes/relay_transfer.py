@@ -6,7 +6,7 @@ network changes, all servers have to treat their records alike, whichever arrive
 - Where the regions, the model and the price of a sample are the same and no server has left, records, posteriors and
   accounts continue; servers may have come, and have other numbers. A record keeps the share that its origin had.
 - Otherwise the posterior of the last slot continues and the records of slots up to it are final: none of them is
-  accepted any more. A new region has no information yet.
+  accepted any more. A new region has no information yet. What was learned goes on as `kept_learning` says.
 
 In both cases a server keeps its own schedule: its next sample is in the slot in which it would have been.
 """
@@ -22,14 +22,17 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.ahead import moved_in_time
+from dpcrowd.filters.common_deviation import common_facts
 from dpcrowd.filters.course import same_course
 from dpcrowd.filters.persistence import are_partitioned
 from dpcrowd.sampling.schedule import samples_due
 from dpcrowd.schemes.base import Setting
+from dpcrowd.schemes.kept_learning import goes_on_learning, keep_beliefs, keeps_shares
 from dpcrowd.schemes.records import Mailbox, ungrouped
-from dpcrowd.schemes.relay_state import RelayState, reset_banks, servers_per_run
+from dpcrowd.schemes.relay_shares import learning_goes_on
+from dpcrowd.schemes.relay_state import RelayState, reset_banks, servers_per_run, slot_of_base
 
-__all__ = ["transfer_relay"]
+__all__ = ["take_beliefs", "transfer_relay"]
 
 Places = Sequence[int | None]
 
@@ -38,6 +41,8 @@ def transfer_relay(
     state: RelayState, fresh: RelayState, places: Places, origins: Places, samples: tuple[int, int]
 ) -> RelayState:
     """Return the state with which a server continues from `state`; `fresh` is its state before the first slot.
+
+    `state` has its filters of learned shares (`relay_filter.complete_filters`).
 
     places   for each region its number before; None: a new region
     origins  the same for each server
@@ -88,6 +93,7 @@ def _same_model(old: Setting, new: Setting) -> bool:
         before, now = getattr(old.model, name), getattr(new.model, name)
         same = same and before.shape == now.shape and bool((before == now).all())
     same = same and old.turnover == new.turnover and old.share_width == new.share_width
+    same = same and common_facts(old.model) == common_facts(new.model)
     return same and old.learn == new.learn and same_course(old.model.course, new.model.course)
 
 
@@ -145,7 +151,7 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
     for slot in range(last - fresh.lag + 1, last + 1):  # the same deviation from what is expected of each slot
         place, moved = slot % fresh.lag, moved_in_time(mean, var, setting.model, last, slot)
         fresh.mean[place], fresh.mean_var[place] = moved
-    base = moved_in_time(mean, var, setting.model, last, max(last - fresh.lag, -1))
+    base = moved_in_time(mean, var, setting.model, last, slot_of_base(last, fresh.lag))
     fresh.base, fresh.base_var = (part.copy() for part in base)
     fresh.base_known, fresh.base_recent = known, state.recent[latest].copy()
     reset_banks(fresh)
@@ -161,7 +167,22 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
     if fresh.mailbox is not None and mailbox is not None:
         fresh.mailbox.late, fresh.mailbox.unknown = mailbox.late, mailbox.unknown
         fresh.mailbox.open_accounts(last + 1, last)
+    take_beliefs(state, fresh, places)
+    if keeps_shares(state.setting, setting, places, origins):
+        learning_goes_on(state, fresh)
     return fresh
+
+
+def take_beliefs(state: RelayState, fresh: RelayState, places: Places) -> None:
+    """Let the filters that learn go on, after the last slot of `fresh`; who joins soon begins with its base."""
+    if fresh.bank is None or fresh.base_bank is None or state.bank is None:
+        return
+    latest, last, model = int(state.last), int(fresh.last), fresh.setting.model
+    former, where = state.bank.at(latest % state.lag), goes_on_learning(state.setting, fresh.setting, places)
+    estimates = state.mean[latest % state.lag], state.mean_var[latest % state.lag]
+    banks = [(slot, fresh.bank.at(slot % fresh.lag)) for slot in range(last - fresh.lag + 1, last + 1)]
+    for slot, bank in [*banks, (slot_of_base(last, fresh.lag), fresh.base_bank)]:
+        keep_beliefs(bank, former, estimates, places, where, model.ratio(latest, slot))
 
 
 def _start_from_course(

@@ -129,11 +129,14 @@ class SampledScheme(FilterScheme):
             ask = state.controllers.next_slot <= slot
             if state.samples.shape[1] == 1 and ask.shape[1] > 1:
                 ask = any_region(ask)[:, None]
-            ask = ask & (state.samples < self._most_samples(state.setting))
+            paid = state.samples < self._most_samples(state.setting)
         else:
             ask = np.broadcast_to(due(slot, self.interval, self._phases(state.setting)), state.samples.shape)
-        ask = ask & (state.ledger.remaining(slot) >= state.amount)
-        return Plan(slot, shares, ask, state.amount, state.amount_var, prior, prior_var, state.known)
+            paid = np.ones_like(ask)
+        paid = paid & (state.ledger.remaining(slot) >= state.amount)
+        return Plan(
+            slot, shares, ask & paid, state.amount, state.amount_var, prior, prior_var, state.known, scheduled=ask
+        )
 
     @staticmethod
     def _open_block(state: SampledState, guarantee: Guarantee, slot: int, before: int) -> None:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.filters.learning import complete_banks
 from dpcrowd.network.hearing import Hearing, inbox_hearing
@@ -41,6 +41,7 @@ from dpcrowd.schemes.base import Peers, Plan, Reading, Release, Scheme, Setting,
 from dpcrowd.schemes.filtering import FilterScheme, FilterState
 from dpcrowd.schemes.history import Posteriors, recent_posteriors
 from dpcrowd.schemes.innovations import message_innovations, record_innovations
+from dpcrowd.schemes.kept_learning import begins_anew
 from dpcrowd.schemes.messages import InfoMessages, Messages
 from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.record_estimates import RecordEstimates, record_estimates
@@ -50,9 +51,15 @@ from dpcrowd.schemes.relay_bounds import least_variance
 from dpcrowd.schemes.relay_filter import complete_filters
 from dpcrowd.schemes.relay_join import FinalisedState, can_be_joined, finalised_state, read_finalised
 from dpcrowd.schemes.relay_share_checks import check_learned
-from dpcrowd.schemes.relay_shares import learned_back_in_time
-from dpcrowd.schemes.relay_state import RelayState, back_in_time, servers_per_run, with_fresh_schedule
-from dpcrowd.schemes.relay_transfer import transfer_relay
+from dpcrowd.schemes.relay_shares import learning_goes_on
+from dpcrowd.schemes.relay_state import (
+    RelayState,
+    back_in_time,
+    servers_per_run,
+    slot_of_base,
+    with_fresh_schedule,
+)
+from dpcrowd.schemes.relay_transfer import take_beliefs, transfer_relay
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, check_transfer, estimates_only, measured, silent_on, transfer, without_prior
 
@@ -227,7 +234,8 @@ class Server:
             state = self._state
             complete_filters(state, int(state.last) + 1, "numpy")
             self._state = back_in_time(state, fresh, last)
-            learned_back_in_time(state, self._state)
+            take_beliefs(state, self._state, range(self.setting.regions))
+            learning_goes_on(state, self._state)
         else:
             self._state = estimates_only(self._state, fresh)
         ledger.go_to(last)
@@ -334,6 +342,13 @@ class Server:
         reading = self._pending[1]
         return int(reading.charge.max()), reading.noisy[0]
 
+    @property
+    def lacks_budget(self) -> bool:
+        """Whether a sample is due in the open slot by the schedule that the budget does not pay for."""
+        if self._pending is None or (scheduled := self._pending[0].scheduled) is None:
+            return False
+        return bool(scheduled.any() and not self._pending[0].due.any())
+
     def discard_sample(self) -> None:
         """Let the open slot's sample be neither sent nor fused; it stays paid, and the schedule goes on after it.
 
@@ -371,7 +386,8 @@ class Server:
             raise BadInput(f"server {self.number} was given its own message as a neighbour's.")
         if by_sender and self.scheme.reach == "alone":
             raise BadInput(
-                f"scheme '{self.scheme.name}' works alone and takes no messages; given {len(by_sender)} messages."
+                f"scheme '{self.scheme.name}' works alone and takes no messages; given "
+                f"{counted(len(by_sender), 'message')}."
             )
         if self.scheme.reach == "one-hop":
             self._check_neighbours(len(by_sender))
@@ -481,6 +497,18 @@ class Server:
             return None
         place = max(int(state.last), 0) % state.lag
         return state.learned.shares[place][:, 0].copy(), np.sqrt(state.learned.var[place][:, 0])
+
+    @property
+    def learned_slot(self) -> int | None:
+        """The slot up to whose records the `learned_shares` go, `lag` slots back: later ones may still change.
+
+        None: no slot is final yet, so that they are the public ones, or it learns no shares.
+        """
+        state = self._state
+        if not isinstance(state, RelayState) or state.learned is None:
+            return None
+        slot = slot_of_base(int(state.last), state.lag)
+        return slot if slot >= 0 else None
 
     # --------------------------------------------------------------------------------------------------- late join
 
@@ -629,8 +657,10 @@ class Server:
         before: Server,
         places: Sequence[int | None],
         origins: Sequence[int | None] | None = None,
-    ) -> None:
+    ) -> tuple[str, ...]:
         """Continue from what this server saved under an older setting of the same scheme and guarantee.
+
+        Returns what it begins to learn anew, in words (`kept_learning`).
 
         before  a server with the older setting, share and number; it cannot be used afterwards
         places  for each region its number in the older order; None: a new region, without information
@@ -644,6 +674,8 @@ class Server:
         before.restore(saved)
         if before.open_slot is not None:
             before.hear()
+        if origins is None:
+            origins = range(servers_per_run(self.setting))
         if isinstance(before._state, RelayState):
             self._state = self._take_over_records(before, places, origins)
         else:
@@ -653,16 +685,16 @@ class Server:
         self._first = before._first
         if self._ledger is not None:
             self._ledger.go_to(self._slot)
+        return () if self._slot < 0 else begins_anew(before.setting, self.setting, places, origins)
 
     def _take_over_records(
-        self, before: Server, places: Sequence[int | None], origins: Sequence[int | None] | None
+        self, before: Server, places: Sequence[int | None], origins: Sequence[int | None]
     ) -> RelayState:
         check_transfer(before._run, self._run, places)
         scheme, fresh = self._relay()
         old_scheme, state = before._relay()
-        if origins is None:
-            origins = range(servers_per_run(self.setting))
         samples = old_scheme.samples_in(before.setting), scheme.samples_in(self.setting)
+        complete_filters(state, int(state.last) + 1, "numpy")
         return transfer_relay(state, fresh, places, origins, samples)
 
 

@@ -36,6 +36,7 @@ from dpcrowd.filters.mixed import start_mixed
 from dpcrowd.privacy import Ledger
 from dpcrowd.schemes.base import Release, Scheme, Setting
 from dpcrowd.schemes.filtering import FilterState
+from dpcrowd.schemes.kept_learning import goes_on_learning, keep_beliefs
 from dpcrowd.schemes.messages import InfoMessages, Messages
 from dpcrowd.schemes.snapshot import Arrays, load_into, pack
 
@@ -79,7 +80,11 @@ class Run:
         if more_regions:
             model = ProcessModel.of(1.0, np.ones(setting.regions + more_regions))
             if setting.model.course is not None:
-                model = ProcessModel.around(setting.model.course.with_more_regions(more_regions), 0.0)
+                known = (
+                    setting.model.region_correlation,
+                    setting.model.in_common,
+                )  # so that all beliefs are there
+                model = ProcessModel.around(setting.model.course.with_more_regions(more_regions), 0.0, None, *known)
             setting = replace(setting, model=model)
         return pack(self._start(setting), "state")
 
@@ -121,18 +126,24 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places, slot:
     if "mixed" in begins:
         arrays |= pack(start_mixed(arrays["state.posterior_var"]), "state.mixed")
     new_state = new.start()
-    _learn_anew(new_state, arrays, slot)
+    _learn(new_state, arrays, state, places, slot)
     load_into(new_state, arrays, "state")
     return new_state, now_blank
 
 
-def _learn_anew(state: Any, arrays: Arrays, slot: int) -> None:
-    """Let the filters that learn, if there are any, begin with the estimates after a slot, in place."""
+def _learn(state: Any, arrays: Arrays, former: Any, places: Places, slot: int) -> None:
+    """Let the filters that learn, if there are any, begin with the estimates after a slot, in place.
+
+    former  the state before, whose beliefs go on as `kept_learning` says
+    """
     if state.bank is None:
         return
     if slot >= 0:
-        beliefs = beliefs_of(state.setting.model)
-        state.bank = reset_bank(arrays["state.posterior"], arrays["state.posterior_var"], beliefs)
+        mean, var = arrays["state.posterior"], arrays["state.posterior_var"]
+        state.bank = reset_bank(mean, var, beliefs_of(state.setting.model))
+        if former.bank is not None:
+            where = goes_on_learning(former.setting, state.setting, places)
+            keep_beliefs(state.bank, former.bank, (former.posterior, former.posterior_var), places, where)
     arrays |= pack(state.bank, _BANK)
 
 

@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.arrays import Floats
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, counted, unknown_name
+from dpcrowd.filters.tails import HEAVY
 from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.file import write_model
-from dpcrowd.models.model import Model, RegionModel
+from dpcrowd.models.model import LONGEST_SOURCE, Model, RegionModel
 from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, check_seen_twice, duration_text
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.draw import NAMES, is_count_file, load
 from dpcrowd.sim.data.series import OneSlot, one_step_var, series_digest
-from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, notes_beside_variance, read_span
+from dpcrowd.sim.data.span import Span, cut, fraction_hint, is_drawn_anew, notes_beside_variance, read_span, span_text
 from dpcrowd.sim.data.times import slot_times, unknown_times_note
 from dpcrowd.sim.export import check_toml_path, checked_path
 from dpcrowd.sim.fit_notes import count_notes, with_remarks
@@ -39,7 +40,7 @@ _CONTROLS = ("Cc", "Cs", "Zl", "Zp")
 def fit(
     data: str | os.PathLike[str] | DataSet | list[Any] | NDArray[Any],
     *,
-    source: str,
+    source: str | None = None,
     season: str | int = "auto",
     span: Span | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -50,8 +51,9 @@ def fit(
 
     data     a file of counts or check-ins, the name of a data set, a loaded data set, or an array of counts with a row
              per slot; `loading` as of `load_data`, and of an array as of `counts_from_array`
-    source   why fitting on these data costs no privacy budget: they are published, of people whom the promise does not
-             cover, or earlier releases. The file carries it, and live nodes print it as the operator's assertion
+    source   has to be given: why fitting on these data costs no privacy budget: they are published, of people whom the
+             promise does not cover, or earlier releases. The file carries it, and live nodes print it as the operator's
+             assertion
     season   none, day (hour of the day), week (day of the week), hour-of-week, year (week of the year), a number of
              slots, or auto: what predicts best on blocks that are held out, of the seasons of the calendar (if there
              are times) and of numbers of slots that the autocorrelation suggests
@@ -65,6 +67,8 @@ def fit(
     >>> model.season, 18 < model.regions[0].level < 22
     ('none', True)
     """
+    if source is None:
+        raise BadInput(_NO_SOURCE)
     if out is not None:
         check_toml_path(checked_path("out", out), "a model")
     for name in ("releases", "made_with"):
@@ -87,13 +91,14 @@ def fit(
         raise BadInput(f"'{data}' has 1 slot; a model needs at least 3.") from None
     if is_drawn_anew(series):
         raise BadInput(f"'{series.name}' is drawn anew in each run and has no past to fit on; give a file of counts.")
-    if span is not None:
-        series = cut(series, *read_span(span, series.slots))
+    first, last = (0, series.slots) if span is None else read_span(span, series.slots)
     source = checked_source(source)
-    if series.slots < 3:
+    if last - first < 3:
         place = f"'{series.name}' has" if span is None else f"span '{span}' of '{series.name}' contains"
-        number = "1 slot" if series.slots == 1 else f"{series.slots} slots"
-        raise BadInput(f"{place} {number}; a model needs at least 3.")
+        number = counted(last - first, "slot")
+        hint = "" if span is None or "." in span_text(span) else fraction_hint(first, last)
+        raise BadInput(f"{place} {number}; a model needs at least 3.{hint}")
+    series = cut(series, first, last)
     counts = series.truth(np.random.default_rng(0)).astype(np.float64)  # nothing is drawn: the file says it
     times = slot_times(series.slot_labels)
     season = checked_season(season)
@@ -123,6 +128,13 @@ def fit(
     return model
 
 
+_NO_SOURCE = (
+    "dpcrowd.fit was given no source. A model is public: say where its data come from and why that costs no privacy "
+    "budget: published data, people whom the promise does not cover, or earlier releases, such as "
+    "dpcrowd.fit(counts, source='CDC, published'). The model's file, servers and results repeat it as your assertion."
+)
+
+
 def _check_options(loading: dict[str, Any]) -> None:
     """Refuse options that neither fit nor `load_data` has."""
     known = {*signature(fit).parameters, *signature(load).parameters} - {"data", "loading", "name_or_path"}
@@ -143,6 +155,10 @@ def checked_source(source: str) -> str:
     value: object = source
     if isinstance(value, str) and any(character.isalnum() for character in value):
         text = value.strip()
+        if len(text) > LONGEST_SOURCE:
+            raise BadInput(
+                f"the source has {len(text):,} characters; allowed: {LONGEST_SOURCE}, since every promise repeats it."
+            )
         for place, character in enumerate(text):
             if unicodedata.category(character) in _CONTROLS:  # servers print it in logs, and on terminals
                 raise BadInput(
@@ -188,6 +204,13 @@ def checked_season(season: str | int) -> SeasonKind:
     return str(value)
 
 
+def _heavy_tails(fitted: Fitted, region: int) -> tuple[float, float] | None:
+    """Return the tails of a region in which deviations are mostly small."""
+    if fitted.tails is None or not fitted.tails[0][region] < HEAVY:
+        return None
+    return float(fitted.tails[0][region]), float(fitted.tails[1][region])
+
+
 def make_model(
     fitted: Fitted,
     regions: Sequence[str],
@@ -216,6 +239,8 @@ def make_model(
                 float(estimate.transition[k]),
                 float(estimate.variance[k]),
                 tuple(float(value) for value in profile.rows[:, k]) if seasonal else (),
+                None if fitted.mean is None else float(fitted.mean[k]),
+                _heavy_tails(fitted, k),
             )
             for k, name in enumerate(regions)
         ),
@@ -234,4 +259,5 @@ def make_model(
         reason=fitted.reason,
         notes=notes,
         region_correlation=fitted.region_correlation,
+        in_common=fitted.in_common,
     )

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 from dpcrowd.filters import ProcessModel
 from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.file import read_model, write_model
@@ -95,16 +95,15 @@ def fit_releases(
     releases = releases if span is None else cut_releases(releases, span, table.file)
     slots, times = releases.slots, releases.times
     if len(slots) < 3:
-        one = "" if len(slots) == 1 else "s"
         hint = "" if span is None else f" in span {span} (0:1 is slot 0 alone; fractions have a point: 0:1.0)"
-        raise BadInput(f"{table.file} has releases of {len(slots)} slot{one}{hint}; a model needs at least 3.")
+        raise BadInput(f"{table.file} has releases of {counted(len(slots), 'slot')}{hint}; a model needs at least 3.")
     first = int(slots[0])
     (value, noise), earlier, notes = _measurements(releases, made_with, process_var)
     number = np.isfinite(noise).sum(axis=0)
     if number.max() < _FEWEST:
         raise BadInput(
-            f"{table.file} has at most {int(number.max())} slots in which anything was learned about a region; a model "
-            f"needs at least {_FEWEST} of one region. Give releases of a longer time"
+            f"{table.file} has at most {counted(int(number.max()), 'slot')} in which anything was learned about a "
+            f"region; a model needs at least {_FEWEST} of one region. Give releases of a longer time"
             + (f", or export them with measurements: {_EXPORT}." if releases.measured is None else ".")
         )
     season = checked_season(season)
@@ -118,7 +117,7 @@ def fit_releases(
     if earlier is not None and season == "auto":
         notes = (*notes, *season_notes(earlier, fitted.season, times, len(slots)))
     if earlier is not None and earlier.region_correlation is not None and len(releases.regions) > 1:
-        fitted = replace(fitted, region_correlation=earlier.region_correlation)
+        fitted = replace(fitted, region_correlation=earlier.region_correlation, in_common=earlier.in_common)
         notes = (*notes, correlation_note(earlier))
     if releases.measured is not None:
         notes = (*notes, *_group_notes(np.isfinite(noise), releases.present, reads_groups(made_with)))

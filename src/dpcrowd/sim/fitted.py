@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpcrowd.errors import counted
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import duration_text
 from dpcrowd.sim.data.counts import array_names
@@ -115,7 +116,7 @@ def timing_notes(model: Model, data: DataSet) -> list[str]:
     times = slot_times(data.slot_labels)
     remarks = []
     if isinstance(model.season, int) and (model.season_lacks_times or times is None):
-        later = "there" if data.first == 0 else f"{data.first} slots later"
+        later = "there" if data.first == 0 else f"{counted(data.first, 'slot')} later"
         reason = "these data have no times, so they" if times is None else "the model has no times, so these data"
         remarks.append(
             f"{model.file}: its season of {model.season} slots is counted from slot 0 of '{model.data}', on which it "

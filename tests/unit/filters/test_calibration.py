@@ -39,9 +39,28 @@ def test_regions_without_measurement_or_prior_have_no_value() -> None:
 
 def test_an_absurd_message_leaves_the_mean_finite() -> None:
     """JSON has no infinity, and one neighbour's overflow must not blind the operator."""
+    normal = np.random.default_rng(6).normal(size=(199, 1))
+    window = CalibrationWindow(1)
     huge = np.array([[1e308]])
     value = normalised_innovations(huge, np.array([[1.0]]), np.zeros(1), np.ones(1))
-    assert value == [[1e6]]
+    window.add(0, np.concatenate([normal / normal.std(), value]))
+    assert 1.4 < window.summary().total_mean_square < 1.6, "it was 119,078,999 with a coverage of 0.94"
+
+
+def test_the_bound_on_chance_holds_where_slots_are_right_or_wrong_as_a_whole() -> None:
+    """Servers would call right intervals too narrow if values of one slot passed for independent ones."""
+    rng = np.random.default_rng(5)
+    chances = []
+    for _ in range(2000):
+        window = CalibrationWindow(1)
+        for slot in range(20):
+            count = 1 + 7 * (slot % 2)
+            window.add(slot, np.full((count, 1), 5.0 if rng.random() < 0.1 else 0.0))
+        chances.append(window.summary().chance_of_coverage(0.9))
+    for level in (0.3, 0.1, 0.03):
+        assert np.mean(np.array(chances) <= level) <= level
+    assert min(chances) < 0.1, "it is not just 1"
+    assert CalibrationWindow(1).summary().chance_of_coverage(0.9) == 1.0
 
 
 def test_a_slot_that_is_released_again_counts_once() -> None:

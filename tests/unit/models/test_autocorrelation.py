@@ -57,6 +57,27 @@ def test_a_week_has_days_within_it() -> None:
     assert fit_series(value).season == 56
 
 
+@pytest.mark.parametrize(("season", "slots"), [(30, 100), (60, 200), (61, 250), (90, 300), (97, 400)])
+def test_the_length_of_a_smooth_season_is_exact(season: int, slots: int) -> None:
+    """The peak of the autocorrelation is flat: 61 instead of 60 slots had twice the error on held-out blocks."""
+    rng = np.random.default_rng(season)
+    angle = 2.0 * np.pi * np.arange(slots) / season
+    shape = np.maximum(1.0 + 0.7 * np.sin(angle) + 0.3 * np.sin(3.0 * angle), 0.05)
+    for _ in range(4):
+        value = rng.poisson(np.array([300.0, 1000.0, 2500.0, 8000.0]) * shape[:, None]).astype(np.float64)
+        assert season in suggested_seasons(value)
+
+
+def test_outliers_do_not_move_the_length_of_a_season() -> None:
+    """Squares of a few absurd slots would outweigh what all others say about it."""
+    rng = np.random.default_rng(4)
+    angle = 2.0 * np.pi * np.arange(200) / 60
+    for _ in range(5):
+        value = rng.poisson(200.0 * (1.0 + 0.5 * np.sin(angle) + 0.4 * np.sin(3.0 * angle)))[:, None].astype(float)
+        value[rng.integers(0, 200, 4)] = 5000.0
+        assert suggested_seasons(value) == [60]
+
+
 @pytest.mark.parametrize("slots", [1, 3, 5, 8])
 def test_short_and_constant_series_have_no_season(slots: int) -> None:
     """Nothing may be divided by a variance of zero, or by no slots."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
-from dpcrowd.models.correlation import mean_correlation
+from dpcrowd.models.correlation import common_transition, mean_correlation
 
 
 def deviations(slots: int, regions: int, a: float, common: float, seed: int) -> Any:
@@ -44,3 +45,21 @@ def test_series_that_say_nothing_have_none() -> None:
     assert mean_correlation([np.zeros((1, 3))], 1) == 0.0
     assert mean_correlation([np.array([[1.0, -1.0], [-1.0, 1.0]])], 2) == 0.0
     assert mean_correlation([np.repeat(deviations(300, 1, 0.0, 0.0, 2), 3, axis=1)], 300) > 0.7
+
+
+def test_what_regions_have_in_common_lasts_longer_than_what_each_has_of_its_own() -> None:
+    """With one number for both, an epidemic in all regions would be expected to fade as fast as chance does."""
+    for own, common in ((0.0, 0.9), (0.8, 0.2), (0.5, 0.5)):
+        found = [
+            common_transition([deviations(300, 20, own, 0.0, seed) + 0.7 * deviations(300, 1, common, 0.0, 900 + seed)])
+            for seed in range(40)
+        ]
+        assert np.mean(found) == pytest.approx(common, abs=0.06)
+
+
+def test_what_lasts_is_between_nothing_and_almost_everything() -> None:
+    """A filter needs a part below 1, or it would never forget; and what turns around in every slot does not last."""
+    assert common_transition([np.outer(np.arange(500.0), np.ones(3))]) == 0.99
+    assert common_transition([np.outer((-1.0) ** np.arange(50), np.ones(3))]) == 0.0
+    assert common_transition([np.zeros((20, 3))]) == 0.0
+    assert common_transition([np.array([[1.0, -1.0], [-1.0, 1.0]])]) == 0.0

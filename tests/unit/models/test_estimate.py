@@ -9,6 +9,7 @@ import pytest
 
 from dpcrowd.models.estimate import fit_series
 from dpcrowd.models.model import row_variances
+from dpcrowd.models.profiles import ProfileSeries, estimate_profile
 from dpcrowd.models.season import SlotTimes
 
 HOURLY = SlotTimes(4 * 86_400_000_000, 3_600_000_000)  # from a Monday on
@@ -103,6 +104,19 @@ def test_a_crowd_that_grows_keeps_its_season() -> None:
 
 
 @pytest.mark.slow
+def test_mean_counts_have_the_bursts_that_levels_leave_out() -> None:
+    """Errors are divided by people: by levels of usual slots, those of rare bursts were ten times as large."""
+    rng = np.random.default_rng(8)
+    bursts = (rng.random((200, 4)) < 0.08) * rng.poisson(50, (200, 4))
+    fitted = fit_series(bursts.astype(np.float64))
+    assert fitted.estimate.profile.level.sum() < 0.2 * bursts.mean(axis=0).sum()
+    assert fitted.mean == pytest.approx(bursts.mean(axis=0))
+    growing = rng.poisson(np.linspace(50, 400, 200)[:, None] * np.where(np.arange(200) % 7 < 5, 1.2, 0.5)[:, None])
+    fitted = fit_series(growing.astype(np.float64), season=7)
+    assert fitted.mean == pytest.approx(fitted.estimate.profile.level, rel=0.05), "as recent as the level"
+    assert fit_series(bursts.astype(np.float64), np.ones_like(bursts, dtype=np.float64)).mean is None
+
+
 def test_the_reason_compares_like_with_like() -> None:
     """The score of the chosen kind of variance stood beside those of others with fixed variance, which looked worse."""
     rng = np.random.default_rng(5)
@@ -137,6 +151,28 @@ def test_where_nobody_was_counted_there_is_no_relative_error() -> None:
     assert np.isnan(scores.error)
     assert np.isnan(scores.past)
     assert scores.coverage == 1.0
+
+
+def test_regions_without_anybody_do_not_count_in_the_coverage() -> None:
+    """An always-empty region counted as full success, and hid that intervals of the others were too narrow."""
+    counts = np.random.default_rng(3).poisson(np.random.default_rng(4).gamma(2.0, 20.0, (200, 3))).astype(float)
+    scores = fit_series(counts).scores
+    with_empty = fit_series(np.column_stack([counts, np.zeros((200, 3))])).scores
+    assert 0.8 < scores.coverage < 1.0
+    assert with_empty.coverage == pytest.approx(scores.coverage, abs=0.01)
+    assert with_empty.past_coverage == pytest.approx(scores.past_coverage, abs=0.01)
+
+
+def test_levels_of_constant_counts_are_exact() -> None:
+    """Errors of 1e-16 of the model alone made any other error 1e11 times as large."""
+    counts = np.tile([0.0, 7.0, 70.0, 700.0], (200, 1))
+    fitted = fit_series(counts)
+    assert fitted.estimate.profile.level[1:].tolist() == [7.0, 70.0, 700.0]
+    assert fitted.mean is not None
+    assert fitted.mean.tolist() == [0.0, 7.0, 70.0, 700.0]
+    series = ProfileSeries(counts, np.zeros_like(counts), np.zeros(200, dtype=np.int64))
+    profile = estimate_profile(series, 1, half_life=30.0, smooth=False)
+    assert profile.level[1:].tolist() == [7.0, 70.0, 700.0]
 
 
 @pytest.mark.parametrize("slots", [3, 8, 20, 29, 31])

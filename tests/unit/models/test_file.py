@@ -12,6 +12,7 @@ import pytest
 import dpcrowd
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.course import same_course
+from dpcrowd.filters.model import InCommon
 from dpcrowd.models.file import model_digest, model_text, parse_model, read_model, write_model
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SlotTimes
@@ -116,6 +117,32 @@ def test_files_of_earlier_versions_have_no_correlation() -> None:
     assert again.process_model(["garden"], None).region_correlation == 0.25
 
 
+def test_files_of_earlier_versions_do_not_say_how_long_a_common_deviation_lasts() -> None:
+    """Their digest, their beliefs and the states of live servers stay as they were."""
+    model = fitted()
+    assert "common_transition" not in model_text(replace(model, in_common=None))
+    again = parse_model(model_text(replace(model, region_correlation=0.3, in_common=InCommon(0.75))), "m.toml")
+    assert again.process_model(["hall", "garden"], None).in_common == InCommon(0.75)
+    assert again.in_common == InCommon(0.75)
+    stormy = replace(model, region_correlation=0.3, in_common=InCommon(0.75, 0.25, 0.125))
+    assert "common_usual = 0.25" in model_text(stormy)
+    assert parse_model(model_text(stormy), "m.toml").in_common == stormy.in_common
+
+
+def test_files_of_earlier_versions_have_no_mean_counts() -> None:
+    """A file that was good must stay good, and keep its digest; a mean that is not a number is refused."""
+    model = fitted()
+    text = model_text(model)
+    assert [region.mean for region in parse_model(text, "m.toml").regions] == [region.mean for region in model.regions]
+    assert model.regions[1].mean == pytest.approx(5, abs=1)
+    earlier = model_text(replace(model, regions=tuple(replace(region, mean=None) for region in model.regions)))
+    assert "mean" not in earlier
+    assert all(region.mean is None for region in parse_model(earlier, "m.toml").regions)
+    wrong = text.replace(f"mean = {model.regions[1].mean!r}", "mean = -1.0")
+    with pytest.raises(BadInput, match=r"mean of 'garden' in m.toml is -1.0; allowed: a finite number from 0"):
+        parse_model(wrong, "m.toml")
+
+
 def test_regions_are_found_by_name() -> None:
     """The file of another town, or a sorted list, must not hand one region the level of another."""
     model = fitted()
@@ -154,6 +181,21 @@ def test_slots_of_another_length_are_refused() -> None:
         ("past_coverage = 0", "past_coverage = -1", r"'past_coverage' in \[scores\] .* is -1.*; allowed: from 0"),
         ("transition = 0", "transition = -1", "transition of 'hall' in m.toml is -1.*; allowed: from 0 to below 1"),
         ("region_correlation = 0.0", 'region_correlation = "x"', "region_correlation in m.toml is 'x'; .*from 0 to 1"),
+        (
+            "region_correlation = 0.0",
+            "region_correlation = 0.5\ncommon_transition = 1",
+            "common_transition in m.toml is 1; allowed: from 0 to 0.9999",
+        ),
+        (
+            "region_correlation = 0.0",
+            "region_correlation = 0.5\ncommon_transition = 0.5\ncommon_usual = 2\ncommon_unusual = 0.1",
+            "common_usual and common_unusual in m.toml are 2 and 0.1; allowed: both, the first from 1e-6 to 1",
+        ),
+        (
+            "region_correlation = 0.0",
+            "region_correlation = 0.5\ncommon_usual = 0.2",
+            "m.toml has common_usual or common_unusual without common_transition",
+        ),
         ('name = "garden"', 'name = "hall"', "m.toml has region 'hall' twice"),
         ("level = ", "levl = ", "unknown key in \\[region\\] of m.toml 'levl'. Did you mean 'level'"),
         ("transition = 0", "transition = 1", "transition of 'hall' in m.toml is 1.*; allowed: from 0 to below 1"),
@@ -256,6 +298,31 @@ def test_a_source_has_a_word(source: str) -> None:
 def test_the_comment_says_what_the_time_is_of() -> None:
     """With a span, the series begins earlier; the digest of models of earlier versions stays."""
     assert "from number `first` of the series on, whose time is `begins`" in model_text(fitted())
+
+
+def test_every_key_is_explained_where_it_is_first_used() -> None:
+    """A file whose first region has no rare deviations had two numbers in later ones that nothing explained."""
+    model = fitted()
+    hall, garden = model.regions
+    comment = "# where deviations are mostly small: "
+    assert comment not in model_text(model)
+    model = replace(model, regions=(replace(hall, mean=None), replace(garden, tails=(0.25, 0.1))))
+    text = model_text(model)
+    assert text.count(comment) == text.count("# the mean count") == text.count("# a: the part") == 1
+    assert text.index('name = "garden"') < text.index(comment) < text.index("usual = 0.25")
+    both = replace(model, regions=(replace(hall, tails=(0.5, 0.1)), *model.regions[1:]))
+    assert model_text(both).count(comment) == 1
+    assert model_text(both).index(comment) < model_text(both).index('name = "garden"')
+
+
+def test_comments_of_later_regions_are_not_part_of_the_digest() -> None:
+    """All servers of a network compare it, also those that write fewer comments."""
+    model = fitted()
+    model = replace(model, regions=(model.regions[0], replace(model.regions[1], tails=(0.25, 0.1))))
+    lines = model_text(model).replace("series on, whose time is", "series on, which begins at").split("\n")
+    explained = [line for line in lines if not line.startswith("# where deviations are mostly small")]
+    assert len(explained) == len(lines) - 1
+    assert model_digest(model) == hashlib.sha256("\n".join(explained).encode()).hexdigest()
 
 
 def test_two_that_write_one_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

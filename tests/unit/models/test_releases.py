@@ -217,7 +217,11 @@ def test_what_a_table_lacks_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     path.write_text("\n".join(lines[:50] + lines[53:] + lines[-1:]) + "\n", encoding="utf-8")
     assert main(["fit", str(path), "--releases", "--source", "ours", "--season", "none", "--process-var", "400"]) == 0
     shown = capsys.readouterr().out
-    for text in ("3 of 200 slots are missing", "1 of 197 rows have no number", "1 rows repeat a slot"):
+    for text in (
+        "3 of 200 slots are missing",
+        "1 of 197 rows have no number",
+        "1 row replaced an earlier one of the same slot",
+    ):
         assert f"note: {text}" in shown
     assert "chosen by the smallest log score of the measurements" in shown
     assert "errors are what the model expects of itself" in shown
@@ -328,7 +332,7 @@ def test_a_wrong_argument_is_refused_with_and_without_measurements(
         with pytest.raises(BadInput, match=words):
             fit_releases(path, **argument)
     assert main(["fit", str(path), "--releases", "--source", "ours", "--process-var", "-1"]) == 2
-    assert "process_var is" in capsys.readouterr().err
+    assert "--process-var is -1.0; allowed here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("part", [0.002, 0.01, 0.1])

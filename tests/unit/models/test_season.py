@@ -63,9 +63,9 @@ def test_a_season_of_slots_needs_no_times() -> None:
     assert [row(timing(7, None, 10), slot) for slot in range(5)] == [3, 4, 5, 6, 0]
     with pytest.raises(BadInput, match="season 'week' needs the time of each slot"):
         timing("week", None)
-    with pytest.raises(BadInput, match="a season of 1 slots was given; allowed: 2 or more"):
+    with pytest.raises(BadInput, match="a season of 1 slot was given; allowed: 2 or more"):
         timing(1, None)
-    with pytest.raises(BadInput, match="season 'day' is too short for slots of 1d"):
+    with pytest.raises(BadInput, match="slots of 1d are too long for season 'day'"):
         timing("day", times("2026-01-01", 86400))
 
 

@@ -174,6 +174,24 @@ def test_who_joins_knows_the_learned_shares() -> None:
         assert bits(again[name]) == bits(getattr(finalised, name))
 
 
+def test_learned_shares_say_as_of_which_slot_they_are() -> None:
+    """They lag, so that a reader who compares them with today's shares is wrong by what has moved meanwhile."""
+    server, other = learned_for(24), learning()
+    lag = facts().lag
+    assert server.learned_slot == 23 - lag
+    assert learning().learned_slot is None
+    assert facts().server(0).learned_slot is None
+    counts = counts_of(facts(), 24)
+    counts[23 - lag + 1 :] *= 3  # nothing after that slot is in them
+    for slot in range(24):
+        other.observe(slot, counts[slot, 0])
+        other.hear()
+    mine, theirs = server.learned_shares(), other.learned_shares()
+    assert mine is not None
+    assert theirs is not None
+    assert [bits(part) for part in mine] == [bits(part) for part in theirs]
+
+
 def test_covariances_of_learned_shares_are_their_lower_halves() -> None:
     """A state has lower halves: of matrices that were symmetric up to rounding only, who joins would get other bits."""
     for server in (learning(), learned_for(24)):

@@ -178,6 +178,9 @@ def test_fit_refuses_a_season_that_was_not_seen_twice(series: Path, capsys: pyte
     assert "only 73% of the 95% intervals contained the counts that were held out" in note
     assert main(["fit", str(series), "--source", "x", "--span", "0:2"]) == 2
     assert "contains 2 slots; a model needs at least 3" in capsys.readouterr().err
+    assert main(["fit", str(series), "--source", "x", "--span", "0:1"]) == 2
+    problem = capsys.readouterr().err
+    assert "contains 1 slot; a model needs at least 3. 0:1 is slot 0 alone" in problem, "not: give two or more"
     single = series.with_name("single.csv")
     single.write_text("hall\n5\n", encoding="utf-8")
     assert main(["fit", str(single), "--source", "x"]) == 2
@@ -227,9 +230,11 @@ def test_a_plan_says_what_records_gain_over_the_model(
     assert weak.total_error == pytest.approx(weak.model_error, rel=0.02)
     assert strong.model_error == weak.model_error, "the model does not depend on the budget"
     assert strong.total_error < 0.9 * weak.model_error
-    (remark,) = (remark for remark in weak.remarks if "hardly gain anything over the model alone" in remark)
-    assert f"instead of {100 * weak.model_error:.3g}%" in remark
-    assert not any("hardly gain" in remark for remark in strong.remarks)
+    (remark,) = (remark for remark in weak.remarks if "not expected to be better than the model alone" in remark)
+    assert f"a total error of {100 * weak.model_error:.3g}%" in remark
+    assert "Of the table, ε = 1 is the least that does better" in remark
+    assert not any("model alone" in remark for remark in strong.remarks)
+    assert weak.model_error == pytest.approx(model.scores.past), "as the file of the model says"
     plain = dpcrowd.plan(500, process_var=9, **network)
     assert plain.model_error is None
     assert plain.summary()["model_error"] is None
@@ -423,7 +428,14 @@ def test_a_month_is_not_like_its_neighbours(months: int, rows: int, tmp_path: Pa
     assert fitted.regions[0].profile == pytest.approx([800.0] * (rows - 1) + [2000.0], rel=0.05)
 
 
-@pytest.mark.parametrize("source", [None, 123, b"x", "", "  "])
+@pytest.mark.parametrize("options", [{}, {"source": None}, {"out": "not TOML"}], ids=str)
+def test_without_a_source_nothing_is_read_and_the_error_says_what_to_write(options: Any) -> None:
+    """It was a TypeError that named an argument, and neither what it is for nor what it may say."""
+    with pytest.raises(BadInput, match=r"dpcrowd\.fit was given no source\. A model is public: .* source='CDC, p"):
+        dpcrowd.fit("no such file.csv", **options)
+
+
+@pytest.mark.parametrize("source", [123, b"x", "", "  "])
 def test_a_source_is_a_text(series: Path, source: Any) -> None:
     """`source=None` was written as "None", and every node took it for an assertion."""
     with pytest.raises(BadInput, match=r"the source is .*; say why fitting on these data costs no privacy budget"):
@@ -505,3 +517,17 @@ def test_a_region_that_has_opened_at_the_end_of_the_span_is_named() -> None:
     assert "('c' 0." in note
     steady = dpcrowd.fit(dpcrowd.counts_from_array(rng.poisson(expected)), source="drawn", season=7)
     assert not any("less than half" in note for note in steady.notes)
+
+
+@pytest.mark.slow
+def test_a_plan_for_bursts_does_not_promise_more_error_for_more_budget() -> None:
+    """Levels of usual slots were taken for means: 206% at epsilon 1 and 521% at 10, where simulations find 110%."""
+    rng = np.random.default_rng(10)
+    counts = (rng.random((200, 6)) < 0.08) * rng.negative_binomial(1, 0.02, (200, 6))
+    model = dpcrowd.fit(counts, source="drawn for this test")
+    network = {"servers": 4, "graph": "ring", "window": 20, "shares": "partition", "advice": False}
+    planned = dpcrowd.plan(model=model, epsilon=0.3, **network)
+    errors = [row.total_error for row in planned.by_epsilon]
+    assert (np.diff(errors) <= 0.002).all()
+    assert planned.model_error == pytest.approx(model.scores.past)
+    assert all(error <= model.scores.past * 1.001 for error in errors)

@@ -1,0 +1,60 @@
+"""How deviations of a series are distributed around a fitted model: usual ones, and how many slots are unusual.
+
+What a slot adds to a deviation, in units of its standard deviation by the model,
+
+    u(t) = (e(t) - a e(t-1) s(t)/s(t-1)) / sqrt(q(t))
+
+is normal with the variance 1 if the model is right. Closed days and bursts leave most of it far smaller: the variance
+of usual slots, by the median of |u|, is then a small part of the whole, and never less than that of a Poisson count.
+Slots with more than three of its standard deviations are unusual. `filters.tails` says what filters make of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcrowd.arrays import Floats
+from dpcrowd.filters.tails import HEAVY, NORMAL
+
+__all__ = ["tails_in_common", "tails_of"]
+
+_FEWEST = 60  # slots; of fewer, normal ones look like it by chance in more than one region of a hundred
+_BY_MEDIAN = 1.4826  # the standard deviation of a normal distribution by the median of its absolute values
+_UNUSUAL = 3.0  # standard deviations of usual slots
+_LEAST_USUAL = 0.01
+
+
+def tails_of(
+    deviation: Floats, expected: Floats, variance: Floats, transition: Floats, ratio: Floats
+) -> tuple[Floats, Floats] | None:
+    """Return the part of the variance that usual slots have, and the part of unusual slots, (d,) each.
+
+    None: deviations are not mostly small in any region.
+
+    deviation, expected, variance  (T, d) e, mu and q
+    ratio                          (T - 1, d) or (T - 1, 1): s(t)/s(t-1)
+    """
+    if len(deviation) < _FEWEST:
+        return None
+    normalised = (deviation[1:] - transition * ratio * deviation[:-1]) / np.sqrt(variance[1:])
+    by_chance = (np.maximum(expected[1:], _LEAST_USUAL) * (1.0 - np.square(transition)) / variance[1:]).mean(axis=0)
+    usual, unusual = _parts(normalised, by_chance)
+    return (usual, unusual) if (usual < HEAVY).any() else None
+
+
+def tails_in_common(course: Floats, transition: float) -> tuple[float, float]:
+    """Return the same of what regions have in common, from its course (T,), in any unit."""
+    change = course[1:] - transition * course[:-1]
+    square = float(np.square(change).mean()) if change.size else 0.0
+    if change.size < _FEWEST or square == 0.0:
+        return NORMAL
+    usual, unusual = _parts(change[:, None] / np.sqrt(square), np.zeros(1))
+    return (float(usual[0]), float(unusual[0])) if usual[0] < HEAVY else NORMAL
+
+
+def _parts(normalised: Floats, least: Floats) -> tuple[Floats, Floats]:
+    """Return the parts of usual variance, at least `least`, and of unusual slots, (d,), of what slots add (T, d)."""
+    usual = np.square(_BY_MEDIAN * np.median(np.abs(normalised), axis=0))
+    usual = np.clip(np.maximum(usual, least), _LEAST_USUAL, 1.0)
+    unusual = (np.abs(normalised) > _UNUSUAL * np.sqrt(usual)).sum(axis=0)
+    return usual, (unusual + 1.0) / (len(normalised) + 2.0)
