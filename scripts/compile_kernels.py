@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpcrowd.schemes.relay import Relay
+from dpcrowd.sim.planner.plan import plan
 from dpcrowd.sim.simulate import simulate
 
 SETTING: dict[str, Any] = {"servers": 6, "density": 0.5, "window": 5, "slots": 24, "runs": 2, "burn_in": 5, "jobs": 1}
@@ -21,6 +22,7 @@ def main() -> None:
     relays = {"one hop": Relay(reach=1), "all hops": Relay()}
     for dynamic in (True, False):
         simulate(relays, "multi-linear", dynamic=dynamic, **SETTING)
+    plan([100], process_var=4, servers=6, density=0.5, window=5, turnover=0.5, advice=False)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dpcrowd.cli import options
+from dpcrowd.cli.option_names import notes_with_options
 from dpcrowd.errors import BadInput
 
 __all__ = ["plan"]
@@ -165,11 +167,13 @@ def plan(
             loading=loading,
             **settings,
         )
+    result = replace(result, remarks=notes_with_options(result.remarks))
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
     # be written does not cost the result.
     try:
         if toml_file is not None:
             write_plan(result, toml_file)
+            result = replace(result, remarks=(*result.remarks, *_about_file(result, toml_file)))
         if plot_file is not None:
             plot_plan(result, plot_file)
     finally:
@@ -177,6 +181,13 @@ def plan(
             click.echo(json.dumps(result.summary()))
         else:
             _print_plan(result)
+
+
+def _about_file(result: Any, file: Path) -> list[str]:
+    """Return remarks on what `dpcrowd init` would miss in the file of a plan."""
+    from dpcrowd.sim.planner.toml import missing_for_init
+
+    return [f"'{file}': {remark[0].lower()}{remark[1:]}" for remark in missing_for_init(result)]
 
 
 def _levels(text: str) -> dict[str, float] | list[float]:
@@ -273,8 +284,8 @@ def _print_traffic(result: Any, say: Any) -> None:
         )
         return
     packets, size = traffic.per_day(slot)
-    heartbeats = f"{traffic.heartbeats_per_day(slot):,.0f} heartbeats"
-    say(f"all servers together: {packets:,.0f} packets and {_size(size)} per day, and {heartbeats}")
+    heartbeats = _count(traffic.heartbeats_per_day(slot), "heartbeat")
+    say(f"all servers together: {_count(packets, 'packet')} and {_size(size)} per day, and {heartbeats}")
 
 
 def _shares(shares: str | tuple[Any, ...]) -> str:
@@ -290,6 +301,12 @@ def _shares(shares: str | tuple[Any, ...]) -> str:
     if isinstance(shares[0], tuple):
         return "given shares that differ by region"
     return f"given shares that sum to {sum(shares):.4g}"
+
+
+def _count(value: float, noun: str) -> str:
+    """Return a rounded number with its noun: 1 packet, 1,200 packets."""
+    number = f"{value:,.0f}"
+    return f"{number} {noun}{'' if number == '1' else 's'}"
 
 
 def _size(value: float) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.cli.main import main
+from dpcrowd.cli.plan import _count
 from dpcrowd.node.config.samples import sample_network
 
 WORDS = ["plan", "--level", "north=5000,south=40", "--process-var", "400,9", "--servers", "6", "--graph", "ring"]
@@ -30,6 +31,32 @@ def test_the_tables_say_what_to_choose(capsys: pytest.CaptureFixture[str], tmp_p
     for words in ("other budgets:", "other reaches:", "B per day", "promise: Pure 24-event", "cannot be told from 0"):
         assert words in out
     assert tomllib.loads(toml.read_text(encoding="utf-8"))["network"]["slot"] == "15m"
+
+
+def test_a_file_of_which_no_network_can_be_made_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """`dpcrowd init` refused the file without links that `plan` had written, and that said that init would take it."""
+    toml = tmp_path / "plan.toml"
+    assert main([*CALM, "--toml", str(toml), "--json"]) == 0
+    notes = " ".join(json.loads(capsys.readouterr().out)["notes"])
+    for text in (notes, toml.read_text(encoding="utf-8")):
+        assert "Plan again with --static" in text
+        assert "give --slot (such as 15m)" in text
+        assert "makes a network of it" not in text
+    assert main(["init", str(tmp_path / "net"), "--plan", str(toml)]) == 2
+    assert main([*CALM, "--static", "--slot", "15m", "--toml", str(toml)]) == 0
+    assert "'dpcrowd init" not in capsys.readouterr().out
+    assert "makes a network of it" in toml.read_text(encoding="utf-8")
+    assert main(["init", str(tmp_path / "net"), "--plan", str(toml)]) == 0
+
+
+def test_one_packet_is_not_called_packets() -> None:
+    """A small network with slots of a day has "1 packets" per day."""
+    assert [_count(value, "packet") for value in (0.6, 1.2, 1.6, 1200.0)] == [
+        "1 packet",
+        "1 packet",
+        "2 packets",
+        "1,200 packets",
+    ]
 
 
 def test_regions_of_nearly_nobody_do_not_look_accurate(capsys: pytest.CaptureFixture[str]) -> None:

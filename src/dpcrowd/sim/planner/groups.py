@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcrowd.arrays import Floats
+from dpcrowd.errors import counted
 from dpcrowd.schemes.prediction import PublicFacts, record_noise
 from dpcrowd.schemes.relay import Groups
 from dpcrowd.schemes.relay_groups import grouped_var, new_groups, reductions, slot_information
@@ -70,7 +71,7 @@ class GroupsPlan:
             return _UNKNOWN.format(file) if file is not None and course and correlation is None else None
         with_groups, without = (f"{float(f'{100 * e:.3g}'):,g}%" for e in (self.grouped_error, self.total_error))
         change = f"{with_groups} of all people instead of {without}"
-        number = "1 draw" if self.draws == 1 else f"{self.draws} draws"
+        number = counted(self.draws, "draw")
         if file is not None:
             same = with_groups == without
             return self._remark_in_use(regions, course, file, number, change, same, correlation)

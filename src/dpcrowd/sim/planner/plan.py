@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpcrowd.arrays import Floats
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SECOND, duration_text
 from dpcrowd.privacy import Guarantee
@@ -37,8 +37,9 @@ from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
 from dpcrowd.sim.planner.request import EQUAL, Levels, PlanRequest, levels_of_model, read_levels
 from dpcrowd.sim.planner.share_width import planned_share_width, with_meetings
+from dpcrowd.sim.planner.skewed import with_held_out_error
 from dpcrowd.sim.planner.solve import Solution, Variable, solve
-from dpcrowd.sim.planner.text import short_text
+from dpcrowd.sim.planner.text import percent, short_text
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
 from dpcrowd.sim.topology import Networks
 
@@ -46,6 +47,8 @@ __all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "plan"]
 
 _HARDLY_BETTER = 0.98
 """Records that leave more than this part of the total error of a process model hardly gain anything over it."""
+_NO_BETTER = 0.998
+"""Records that leave more than this part of it are not expected to be better at all."""
 _EPSILON_FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -77,7 +80,7 @@ class PlanRow:
 
     error        the mean of the regions' expected relative errors
     worst_error  the largest of them
-    total_error  sum of the expected absolute errors / sum of the levels
+    total_error  sum of the expected absolute errors / sum of the people
     hidden       number of regions that cannot be told from 0
     """
 
@@ -284,6 +287,7 @@ def plan(
         _refuse_beside_model(level, process_var, data)
         regions, read_how = _regions_of_model(fitted, file)
         levels = levels_of_model(fitted, regions, arguments["slot"])
+        levels = with_held_out_error(levels, levels_of_model(fitted, (), arguments["slot"]), fitted.scores.past)
     remarks += read_how
     names = _read_shares(arguments, levels, file)
     values = {name: value for name, value in arguments.items() if value is not None}
@@ -353,7 +357,7 @@ def _check_solvable(variable: str, goal: str | None, samples: int | None) -> Non
         raise BadInput(f"solving for {variable} needs a goal, such as '5% in every region above 1000'.")
     if samples is not None:
         raise BadInput(
-            f"{samples} samples were given, and a goal to solve for; leave samples out: every {variable} has its own "
+            f"samples={samples} and a goal to solve for were given; leave samples out: every {variable} has its own "
             "best number."
         )
 
@@ -456,7 +460,7 @@ def _assemble(
         remark = groups.remark(len(request.levels), known, grouping_file, facts.model.region_correlation)
         remarks = remarks if remark is None else [*remarks, remark]
     width, width_remarks = planned_share_width(file, request, prediction)
-    remarks = [*remarks, *_gain_over_model(prediction), *width_remarks]
+    remarks = [*remarks, *_gain_over_model(prediction, by_epsilon), *width_remarks]
     return NetworkPlan(
         request=request,
         guarantee=guarantee_of(request),
@@ -485,16 +489,24 @@ def _assemble(
     )
 
 
-def _gain_over_model(prediction: Prediction) -> list[str]:
-    """Return a remark if the records of a plan tell hardly more than the process model alone."""
+def _gain_over_model(prediction: Prediction, by_epsilon: Sequence[PlanRow]) -> list[str]:
+    """Return a remark if the records of a plan tell hardly more than the process model alone, and what would help."""
     alone = prediction.model_error
     if alone is None or prediction.total_error <= _HARDLY_BETTER * alone:
         return []
-    return [
-        "records hardly gain anything over the model alone: a total error of "
-        f"{100 * prediction.total_error:.3g}% instead of {100 * alone:.3g}%, at the cost of ε. A larger ε, fewer "
-        "regions or longer slots let them gain more; they still show a crowd that leaves its past."
-    ]
+    gained = f"records hardly gain anything over the model alone: {percent(prediction.total_error)} instead of"
+    if prediction.total_error > _NO_BETTER * alone:
+        gained = "records are not expected to be better than the model alone, which costs no ε: a total error of"
+    better = [row for row in by_epsilon if row.total_error <= _HARDLY_BETTER * alone]
+    remedy = "No ε of the table changes that; fewer or larger regions, or longer slots, may."
+    if better:
+        least = min(better, key=lambda row: row.epsilon)
+        remedy = (
+            f"Of the table, ε = {least.epsilon:g} is the least that does better ({percent(least.total_error)}); fewer "
+            "or larger regions, or longer slots, may, too."
+        )
+    still = "Records still show a crowd that leaves its past; while it does not, the model alone says as much."
+    return [f"{gained} {percent(alone)}. {remedy} {still}"]
 
 
 def _tuples(shares: Any) -> tuple[Any, ...]:
@@ -533,8 +545,8 @@ def _count_servers(arguments: dict[str, Any], number: int, what: str) -> None:
         arguments["servers"] = number
     elif servers != number:
         raise BadInput(
-            f"{what} has shares of {number} servers, but {servers} servers were given; give one for each of {servers} "
-            "servers, or leave the number of servers out."
+            f"{what} has shares of {counted(number, 'server')}, but {servers} servers were given; give one for each of "
+            f"{servers} servers, or leave the number of servers out."
         )
 
 

@@ -4,7 +4,7 @@ The recursion gives standard deviations. What people ask for is derived from the
 
     interval  level +- 1.96 sd
     error     sqrt(2/pi) sd/max(level, 1): the mean of |error|/max(r, 1) if errors are Gaussian, as of ARE
-    total     sum of the regions' absolute errors, sqrt(2/pi) sd, over the sum of their levels
+    total     sum of the regions' absolute errors, sqrt(2/pi) sd, over the sum of their people
 
 Where the levels are those of a series, slot by slot, the error is the one that is expected on it (`replay`). Around a
 process model, the errors are those of counts that may be near 0 (`skewed`).
@@ -20,6 +20,7 @@ from itertools import count
 import numpy as np
 
 from dpcrowd.arrays import Floats
+from dpcrowd.kernels.engine import best_engine
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import half_width
 from dpcrowd.schemes.prediction import (
@@ -39,10 +40,11 @@ from dpcrowd.sim.planner.request import Levels, PlanRequest
 from dpcrowd.sim.planner.skewed import errors_around_model
 from dpcrowd.sim.planning import public_facts
 
-__all__ = ["MEAN_ABSOLUTE", "Prediction", "choices", "config_of", "facts_of", "guarantee_of", "predict"]
+__all__ = ["MEAN_ABSOLUTE", "Prediction", "choices", "config_of", "facts_of", "fulfils", "guarantee_of", "predict"]
 
 _TOGETHER = 12  # regions per pass of the recursion
 _SHARES = 6  # draws of the shares, where they are drawn
+_FAR = 1.3  # by what deviations of one draw may be larger or smaller than those of all
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ class Prediction:
     @property
     def people(self) -> float:
         """The expected people of all regions in a slot."""
-        levels = self.levels.level if self.on_series is None else self.on_series.level.tolist()
-        return max(sum(levels), 1e-9)
+        people = self.levels.people if self.on_series is None else self.on_series.level.tolist()
+        return max(sum(people), 1e-9)
 
     @property
     def total_error(self) -> float:
@@ -138,7 +140,7 @@ def guarantee_of(request: PlanRequest) -> Guarantee:
 @lru_cache(maxsize=64)
 def _facts_at_one(request: PlanRequest, reach: Hops, run: int) -> PublicFacts:
     facts = public_facts(config_of(request), request.scheme(reach), guarantee_of(request), run)
-    facts = replace(facts, turnover=config_of(request).turnover)
+    facts = replace(facts, turnover=config_of(request).turnover, engine=best_engine())
     count_var = request.levels.count_var
     return facts if count_var is None else replace(facts, count_var=np.array(count_var))
 
@@ -185,6 +187,7 @@ def choices(request: PlanRequest, samples: int | None = None) -> Iterator[ReachC
     return iter(_choices(request, samples))
 
 
+@lru_cache(maxsize=64)
 def _best_samples(request: PlanRequest, reach: Hops) -> int:
     """Return the best number of samples for a reach, which the choice of the reach may have computed already."""
     known = (choice.samples for choice in _choices(request, None).known if choice.reach == reach)
@@ -194,6 +197,30 @@ def _best_samples(request: PlanRequest, reach: Hops) -> int:
 
 def predict(request: PlanRequest, reach: Hops | None = None, samples: int | None = None) -> Prediction:
     """Return the prediction; None: the recommended reach, and the best number of samples."""
+    return _predict(request, reach, samples, _draws(request))
+
+
+def fulfils(request: PlanRequest, reach: Hops | None, condition: Callable[[Prediction], bool]) -> bool:
+    """Whether the prediction fulfils a condition that, if it holds, holds for smaller deviations, too.
+
+    Where several draws of the shares are averaged, the first one decides alone if it is far from where the condition
+    begins to hold: a search asks for many predictions, most of which are.
+    """
+    draws = _draws(request)
+    if draws > 1 and request.levels.series is None:
+        rough = _predict(request, reach, None, 1)
+        wider, narrower = (
+            condition(replace(rough, deviation=tuple(factor * value for value in rough.deviation)))
+            for factor in (_FAR, 1.0 / _FAR)
+        )
+        if wider == narrower:
+            return wider
+    return condition(_predict(request, reach, None, draws))
+
+
+@lru_cache(maxsize=64)
+def _predict(request: PlanRequest, reach: Hops | None, samples: int | None, number: int) -> Prediction:
+    """Return the prediction from this number of draws of the shares."""
     if reach is None:
         choice = best_reach(choices(request, samples))
         reach, samples = choice.reach, choice.samples
@@ -201,7 +228,7 @@ def predict(request: PlanRequest, reach: Hops | None = None, samples: int | None
     if samples is None:
         samples = _best_samples(request, reach)
     samples = request.scheme(reach, samples).samples_per(request.length)
-    draws = [facts, *(facts_of(request, reach, run) for run in range(1, _draws(request)))]
+    draws = [facts, *(facts_of(request, reach, run) for run in range(1, number))]
     deviation = np.mean([_in_parts(one, lambda part: predicted_deviation(part, [samples])[0]) for one in draws], axis=0)
     series = request.levels.series
     on_series = None if series is None else _errors_on_series(draws, samples, series)

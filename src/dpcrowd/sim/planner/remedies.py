@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dpcrowd.errors import counted
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.planner.goal import Goal
 from dpcrowd.sim.planner.predict import Prediction, config_of, predict
@@ -63,7 +64,7 @@ def _remedies(request: PlanRequest, condition: Condition, prediction: Prediction
     reach = prediction.reach
     best = predict(request, reach)
     if condition(best):
-        number = "1 sample" if best.samples == 1 else f"{best.samples} samples"
+        number = counted(best.samples, "sample")
         return [f"take {number} instead of {prediction.samples} (--samples)"]
     texts = []
     for variable, verb in _VERBS.items():

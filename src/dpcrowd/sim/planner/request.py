@@ -70,10 +70,36 @@ class SeasonRows:
 
 
 @dataclass(frozen=True)
+class Crowd:
+    """How counts vary around a process model, one number per region.
+
+    mean      the mean count of a slot, which is more than the level where rare bursts count less in it
+    variance  of a count around its mean, which is no less than the model says
+    misfit    by what deviations from the model were larger on slots that were held out than these numbers say
+    """
+
+    mean: tuple[float, ...]
+    variance: tuple[float, ...]
+    misfit: float = 1.0
+
+    def merged(self, others: Sequence[int], numbers: Sequence[int]) -> Crowd:
+        """Return the same with some regions merged into one, which comes last."""
+        mean, variance = (
+            (*(values[k] for k in others), sum(values[k] for k in numbers)) for values in (self.mean, self.variance)
+        )
+        return replace(self, mean=mean, variance=variance)
+
+    def in_longer_slots(self, factor: float, growth: Floats) -> Crowd:
+        """Return the same of slots that are `factor` times as long, whose variances are `growth` times as large."""
+        mean, variance = (value * factor for value in self.mean), _floats(np.array(self.variance) * growth)
+        return replace(self, mean=tuple(mean), variance=variance)
+
+
+@dataclass(frozen=True)
 class Levels:
     """What is expected of the crowd, one number per region.
 
-    level          the mean count of a slot
+    level          the mean count of a slot; of a process model, what it expects
     inverse_level  the mean of 1/max(count, 1), by which an error becomes a relative one; 1/level if the level stays
     process_var    Q: the variance of the change of a count in one slot
     transition     a: the part of a deviation that is left after one slot, if a process model is known; None: a random
@@ -84,6 +110,7 @@ class Levels:
     series         the levels slot by slot, if public data say them
     count_var      Q in the paper's variance of a count, where people who move between regions make it another one
     season         levels and Q by part of the season, if a process model has one
+    crowd          how counts vary around a process model whose file says it; None: as the model says
     """
 
     regions: tuple[str, ...]
@@ -96,6 +123,7 @@ class Levels:
     transition: tuple[float, ...] | None = None
     season: SeasonRows | None = None
     region_correlation: float | None = None
+    crowd: Crowd | None = None
 
     def __len__(self) -> int:
         return len(self.regions)
@@ -105,6 +133,11 @@ class Levels:
         """The variance of a count around its level, if a process model is known."""
         assert self.transition is not None
         return np.asarray(np.array(self.process_var) / (1.0 - np.square(self.transition)))
+
+    @property
+    def people(self) -> tuple[float, ...]:
+        """The mean count of a slot."""
+        return self.level if self.crowd is None else self.crowd.mean
 
     def merged(self, numbers: Sequence[int]) -> Levels:
         """Return the levels with some regions merged into one, which comes last."""
@@ -121,6 +154,7 @@ class Levels:
             transition=None if self.transition is None else self._merged_transition(others, numbers),
             season=None if self.season is None else self.season.merged(others, list(numbers)),
             region_correlation=self.region_correlation,
+            crowd=None if self.crowd is None else self.crowd.merged(others, numbers),
         )
 
     def _merged_transition(self, others: Sequence[int], numbers: Sequence[int]) -> tuple[float, ...]:
@@ -159,6 +193,10 @@ class Levels:
         if season is not None:  # longer slots are in several parts of the season; how uneven it is stays as it was
             growth = np.array(variances) / np.array(self.process_var)
             season = SeasonRows(season.level * factor, season.process_var * growth)
+        crowd = self.crowd
+        if crowd is not None:
+            spreads = (q / (1.0 - a * a) for a, q in zip(transitions, variances, strict=True))
+            crowd = crowd.in_longer_slots(factor, np.array(list(spreads)) / self.spread)
         return Levels(
             self.regions,
             level,
@@ -167,6 +205,7 @@ class Levels:
             transition=tuple(transitions),
             season=season,
             region_correlation=self.region_correlation,
+            crowd=crowd,
         )
 
 
@@ -190,7 +229,26 @@ def levels_of_model(model: Model, regions: Sequence[str] = (), slot: float | Non
         transition=_floats(process.transition),
         season=SeasonRows(np.maximum(course.profile, 1e-9), course.variance) if len(course.profile) > 1 else None,
         region_correlation=process.region_correlation,
+        crowd=_crowd(model, names, process, course),
     )
+
+
+def _crowd(model: Model, names: Sequence[str], process: ProcessModel, course: Course) -> Crowd | None:
+    """Return how counts vary, as far as the file of a model says it.
+
+    A model whose levels are those of usual slots cuts bursts off, in its variances, too. The changes of the counts have
+    them: of an AR(1) process their mean square is 2 (1 - a) times the variance, and what a season changes from row to
+    row is no part of it.
+    """
+    by_name = {region.name: region for region in model.regions}
+    means = [by_name[name].mean for name in names]
+    if any(mean is None for mean in means):
+        return None
+    changes = np.array([model.change_var[model.names.index(name)] for name in names])
+    by_season = np.square(course.profile - np.roll(course.profile, 1, axis=0)).mean(axis=0)
+    a, spread = process.diagonal_transition, process.noise_var / (1.0 - np.square(process.diagonal_transition))
+    variance = np.maximum((changes - by_season) / (2.0 * (1.0 - a)), spread)
+    return Crowd(tuple(max(mean or 0.0, 1e-9) for mean in means), _floats(variance))
 
 
 def _some_times(model: Model, slot: float | None) -> SlotTimes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from dpcrowd.errors import counted
 from dpcrowd.filters.persistence import are_partitioned
 from dpcrowd.schemes.meetings import never_meet
 from dpcrowd.schemes.prediction import servers_meet
@@ -28,7 +29,8 @@ def _why_not(request: PlanRequest, reach: Hops | None) -> str | None:
     """Return why servers could not learn shares; None: they could."""
     shares = facts_of(request, "all").shares
     if reach != "all":
-        return f"records travel {reach} hops, and learning needs all of them (reach all)"
+        distance = "as far as the plan says" if reach is None else counted(reach, "hop")
+        return f"records travel {distance}, and learning needs all of them (reach all)"
     if config_of(request).observation != "binomial":
         return "learning needs observation binomial"
     if not are_partitioned(shares.reshape(len(shares), -1)).all():

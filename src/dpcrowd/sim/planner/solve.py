@@ -16,7 +16,7 @@ from typing import Literal
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.network.topologies import TOPOLOGIES
 from dpcrowd.schemes.relay import Hops
-from dpcrowd.sim.planner.predict import Prediction, predict
+from dpcrowd.sim.planner.predict import Prediction, fulfils, predict
 from dpcrowd.sim.planner.request import PlanRequest
 
 __all__ = ["SOLVABLE", "Condition", "Solution", "Variable", "can_solve_servers", "duration_text", "solve"]
@@ -71,7 +71,7 @@ def _solve_epsilon(request: PlanRequest, condition: Condition, reach: Hops | Non
     lowest, highest = EPSILONS
 
     def holds(epsilon: float) -> bool:
-        return condition(predict(replace(request, epsilon=epsilon), reach))
+        return fulfils(replace(request, epsilon=epsilon), reach, condition)
 
     low = high = min(max(request.epsilon, lowest), highest)
     if holds(high):
@@ -139,6 +139,8 @@ def _solve_servers(request: PlanRequest, condition: Condition, reach: Hops | Non
     def solution(servers: int) -> Solution | None:
         changed = replace(request, servers=servers)
         try:
+            if not fulfils(changed, reach, condition):
+                return None
             prediction = predict(changed, reach)
         except BadInput:  # a topology that this number does not allow
             return None

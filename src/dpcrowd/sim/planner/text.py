@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpcrowd.errors import counted
+
 if TYPE_CHECKING:
     from dpcrowd.sim.planner.plan import NetworkPlan
 
@@ -33,8 +35,9 @@ def recommendation(plan: NetworkPlan, notes: str = "the notes below") -> list[st
     guarantee = plan.guarantee
     span = "any window of" if guarantee.kind == "window" else "a stream of"
     lines.append(
-        f"{plan.servers} servers, ε = {float(guarantee.epsilon):g} in {span} {guarantee.length} slots: take "
-        f"{plan.samples} sample{'s' if plan.samples > 1 else ''}, and let records travel {_distance(plan.reach)}."
+        f"{counted(plan.servers, 'server')}, ε = {float(guarantee.epsilon):g} in {span} "
+        f"{counted(guarantee.length, 'slot')}: take {counted(plan.samples, 'sample')}, and let records travel "
+        f"{_distance(plan.reach)}."
     )
     return lines
 
@@ -58,4 +61,4 @@ def percent(value: float) -> str:
 
 
 def _distance(reach: int | str) -> str:
-    return "to every server" if reach == "all" else "1 hop" if reach == 1 else f"{reach} hops"
+    return counted(reach, "hop") if isinstance(reach, int) else "to every server"

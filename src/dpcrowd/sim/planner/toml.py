@@ -18,21 +18,20 @@ from dpcrowd.sim.planner.plan import NetworkPlan
 from dpcrowd.sim.planner.request import EQUAL
 from dpcrowd.sim.planner.solve import duration_text
 
-__all__ = ["toml_text", "write_plan"]
+__all__ = ["missing_for_init", "toml_text", "write_plan"]
 
 
 def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
     """Return the text of the file; the path of a process model is relative to `folder`, where the file will be."""
     request, guarantee = plan.request, plan.guarantee
     missing = ["[network] id, epoch, grace and deadline", "endpoint and keys of each [[server]]"]
-    if request.slot is None:
-        missing.append("[network] slot (give --slot)")
-    if plan.links is None:
-        missing.append("the [[link]]s, since the planned network draws them anew in every slot (give --static)")
     lines = [
         "# Written by `dpcrowd plan`: the part of a network.toml that a plan decides.",
         f"# Missing, because a plan does not know it: {'; '.join(missing)}.",
-        "# `dpcrowd init DIR --plan FILE` makes a network of it.",
+        *(
+            f"# {remark}"
+            for remark in missing_for_init(plan) or ["`dpcrowd init DIR --plan FILE` makes a network of it."]
+        ),
     ]
     names = plan.server_names
     if names is None:
@@ -94,6 +93,23 @@ def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
     for source, target in plan.links or ():
         lines += _section("[[link]]", {"between": [names[source], names[target]]})
     return "\n".join(lines) + "\n"
+
+
+def missing_for_init(plan: NetworkPlan) -> list[str]:
+    """Return what `dpcrowd init --plan` needs and the file does not have, with what to do; empty if it has all."""
+    remarks = []
+    if plan.links is None:
+        remarks.append(
+            "The plan has no links, since the planned network draws them anew in every slot, which live servers do "
+            "not: `dpcrowd init --plan` refuses it. Plan again with --static, a graph such as --graph ring, or links "
+            "of your own (--graph FILE)."
+        )
+    if plan.request.slot is None:
+        remarks.append(
+            "The plan does not say how long a slot is: give --slot (such as 15m) to `dpcrowd plan`, or to `dpcrowd "
+            "init --plan`."
+        )
+    return remarks
 
 
 def write_plan(plan: NetworkPlan, path: str | Path) -> Path:

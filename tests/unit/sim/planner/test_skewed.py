@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dpcrowd.sim.planner.request import Levels, SeasonRows
-from dpcrowd.sim.planner.skewed import errors_around_model, skewed_errors
+from dpcrowd.sim.planner.request import Crowd, Levels, SeasonRows
+from dpcrowd.sim.planner.skewed import errors_around_model, skewed_errors, with_held_out_error
 
 
 @pytest.mark.parametrize(("level", "spread"), [(0.2, 0.5), (2.0, 3.0), (30.0, 90.0)])
@@ -54,3 +54,48 @@ def test_a_season_that_is_merged_or_in_longer_slots_stays_one() -> None:
     assert longer.season is not None
     np.testing.assert_allclose(longer.season.level.mean(axis=0), longer.level)
     np.testing.assert_allclose(longer.season.process_var.mean(axis=0), longer.process_var)
+
+
+def test_errors_around_a_level_that_leaves_out_bursts() -> None:
+    """A model of usual slots expects 0.3 of 4 people; its level and variance were taken for those of the counts."""
+    rng = np.random.default_rng(4)
+    counts = rng.negative_binomial(0.2, 0.2 / 4.2, 400_000)
+    mean, variance = float(counts.mean()), float(counts.var())
+    for kept in (1.0, 0.6, 0.2):
+        errors = kept * (0.3 - counts) + rng.normal(0.0, math.sqrt(20.0 * kept * (1.0 - kept)), counts.size)
+        crowd = np.array([mean]), np.array([variance])
+        absolute, _ = skewed_errors(np.array([0.3]), np.array([20.0]), np.array([20.0 * kept]), crowd)
+        assert absolute[0] == pytest.approx(np.abs(errors).mean(), rel=0.03)
+
+
+def test_errors_never_grow_with_what_records_tell() -> None:
+    """A plan said that a larger epsilon has larger errors, and advised to take one."""
+    crowd = Crowd((4.0,), (370.0,))
+    levels = Levels(("a",), (0.3,), (1.0,), (20.0,), transition=(0.0,), crowd=crowd)
+    by_variance = [errors_around_model(levels, np.array([20.0 * kept]), [0]) for kept in np.linspace(1.0, 0.01, 40)]
+    absolute, relative = (np.array([pair[place][0] for pair in by_variance]) for place in (0, 1))
+    assert (np.diff(absolute) <= 0.002 * absolute[:-1]).all()
+    assert (np.diff(relative) <= 0.002 * relative[:-1]).all()
+    assert absolute[-1] < 0.5 * absolute[0]
+
+
+def test_the_model_alone_has_the_error_of_held_out_slots() -> None:
+    """Beside the score in the model's file, a plan named another error of the same model."""
+    levels = Levels(("a", "b"), (3.0, 9.0), (0.3, 0.1), (5.0, 9.0), transition=(0.2, 0.0), crowd=Crowd((4, 9), (9, 9)))
+    held_out = with_held_out_error(levels, levels, 0.25)
+    assert held_out.crowd is not None
+    absolute, _ = errors_around_model(held_out, held_out.spread, [0, 1])
+    assert absolute.sum() / 13.0 == pytest.approx(0.25)
+    assert with_held_out_error(levels, levels, math.nan) == levels
+    assert with_held_out_error(levels, levels, 0.0) == levels
+
+
+def test_a_crowd_that_is_merged_or_in_longer_slots_keeps_its_bursts() -> None:
+    """Advice was computed with other people than the plan itself."""
+    crowd = Crowd((4.0, 6.0), (300.0, 500.0), 1.1)
+    levels = Levels(("a", "b"), (0.3, 0.5), (1.0, 1.0), (20.0, 30.0), transition=(0.0, 0.5), crowd=crowd)
+    assert levels.merged([0, 1]).crowd == Crowd((10.0,), (800.0,), 1.1)
+    longer = levels.in_longer_slots(2.0)
+    assert longer.crowd is not None
+    assert longer.people == (8.0, 12.0)
+    np.testing.assert_allclose(np.array(longer.crowd.variance) / crowd.variance, longer.spread / levels.spread)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from dpcrowd.errors import BadInput
+from dpcrowd.sim.planner import predict as predict_module
 from dpcrowd.sim.planner import solve as solve_module
 from dpcrowd.sim.planner.goal import parse_goal
-from dpcrowd.sim.planner.predict import Prediction, predict
+from dpcrowd.sim.planner.predict import Prediction, fulfils, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
 from dpcrowd.sim.planner.request import PlanRequest, read_levels
 from dpcrowd.sim.planner.solve import duration_text, solve
@@ -162,3 +163,20 @@ def test_the_best_number_of_samples_is_the_remedy_where_it_is_enough() -> None:
     best = predict(poor, "all").samples
     number = "1 sample" if best == 1 else f"{best} samples"
     assert text.endswith(f"Take {number} instead of 24 (--samples): this shows it")
+
+
+@pytest.mark.parametrize(("far", "draws"), [(1.6, 1), (1.01, 7)])
+def test_draws_are_averaged_only_where_one_does_not_decide(
+    far: float, draws: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Advice took most of the time of a plan: six draws for every epsilon and number of servers that was tried."""
+    drawn = PlanRequest(
+        levels=read_levels([100.0], 40.0), window=12, servers=6, density=0.5, shares="partition", observation="binomial"
+    )
+    threshold = predict(drawn, "all").deviation[0]
+    calls = []
+    original = predict_module.predicted_deviation
+    monkeypatch.setattr(predict_module, "predicted_deviation", lambda *args: calls.append(args) or original(*args))
+    predict_module._predict.cache_clear()
+    assert fulfils(drawn, "all", lambda one: one.deviation[0] < far * threshold)
+    assert len(calls) == draws
