@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 from dpcrowd.network.checks import check_servers
 from dpcrowd.network.graph import Graph
 
@@ -51,13 +51,16 @@ def _matrix(lines: list[Line], servers: int | None) -> Graph:
     rows = np.zeros((size, size), dtype=np.bool_)
     for row, (number, fields) in enumerate(lines):
         if len(fields) != size:
-            raise BadInput(f"line {number}: {len(fields)} columns in a matrix of {size} rows; make it square.")
+            raise BadInput(
+                f"line {number}: {counted(len(fields), 'column')} in a matrix of {counted(size, 'row')}; make it "
+                "square."
+            )
         for column, field in enumerate(fields):
             if field not in ("0", "1"):
                 raise BadInput(f"line {number}, column {column + 1}: '{field}' in the matrix; allowed: 0 or 1.")
         rows[row] = [field == "1" for field in fields]
     if servers is not None and servers != size:
-        raise BadInput(f"the matrix has {size} servers, but {servers} were asked for; make them equal.")
+        raise BadInput(f"the matrix has {counted(size, 'server')}, but {servers} were asked for; make them equal.")
     check_servers(size)
     loops = np.flatnonzero(rows.diagonal())
     if loops.size:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 
 __all__ = [
     "check_bounds",
@@ -34,7 +34,9 @@ def name_servers(servers: NDArray[Any]) -> str:
 def check_servers(servers: int, least: int = 2) -> None:
     """Refuse anything but a whole number of servers, at least `least`."""
     if isinstance(servers, bool) or not isinstance(servers, (int, np.integer)) or servers < least:
-        raise BadInput(f"a network of {servers} servers was asked for; allowed: a whole number of at least {least}.")
+        raise BadInput(
+            f"a network of {counted(servers, 'server')} was asked for; allowed: a whole number of at least {least}."
+        )
 
 
 def check_size(servers: int, links: int) -> None:

@@ -23,6 +23,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from dpcrowd.errors import counted
 from dpcrowd.privacy.network_guarantee import NetworkGuarantee, UserBounds
 from dpcrowd.privacy.payments import Kind, Payment
 from dpcrowd.privacy.units import NANO, format_epsilon, utc_text
@@ -92,8 +93,8 @@ class Allowance:
         if self.is_over and slots.count is not None:
             command = new_horizon_by_revision(own.network) if own.roaming else "dpcrowd node new-horizon"
             return (
-                f"the horizon of {slots.count} slots ended with slot {first + slots.count - 1}; a new one is a new "
-                f"promise: {command}."
+                f"the horizon of {counted(slots.count, 'slot')} ended with slot {first + slots.count - 1}; a new one "
+                f"is a new promise: {command}."
             )
         if own.span_ns is None and slot < first:
             return f"slot {slot} belongs to a horizon that has ended; the present one begins with slot {first}."

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Nanos
-from dpcrowd.errors import BadInput, BudgetExhausted, unknown_name
+from dpcrowd.errors import BadInput, BudgetExhausted, counted, unknown_name
 from dpcrowd.privacy.guarantee import Guarantee
 from dpcrowd.privacy.units import format_epsilon
 
@@ -75,7 +75,7 @@ class Ledger(ABC):
 class BatchLedger(Ledger):
     """The accounts of N servers, each with a budget of `total` nano-epsilon."""
 
-    span: str  # the name of the budget's span in messages
+    span: tuple[str, str]  # the name of the budget's span in messages, for one slot and for several
     never: str  # what a refusal says when no budget comes back
 
     def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
@@ -146,9 +146,10 @@ class BatchLedger(Ledger):
         remaining = int(self._remaining()[server, column])
         returns, amount = self.returns_at(slot, server, column)
         whose = f"server {server}" + (f", region {column}" if self.accounting == "per-region" else "")
+        span = self.span[self.length > 1].format(self.length)
         later = f"{format_epsilon(amount)} comes back at slot {returns}." if returns is not None else self.never
         raise BudgetExhausted(
-            f"{whose}: slot {slot} asks for ε={format_epsilon(requested)}, but {self.span.format(self.length)} spent "
+            f"{whose}: slot {slot} asks for ε={format_epsilon(requested)}, but {span} spent "
             f"{format_epsilon(spent)} of {format_epsilon(self.total)} ({format_epsilon(remaining)} left). {later}",
             requested=requested,
             remaining=remaining,
@@ -179,7 +180,7 @@ class BatchLedger(Ledger):
 class FiniteLedger(BatchLedger):
     """One budget for the complete horizon; nothing comes back, and nothing may be sampled after its end."""
 
-    span = "the horizon of {} slots has"
+    span = "the horizon of 1 slot has", "the horizon of {} slots has"
     never = "No budget comes back within this horizon."
 
     def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
@@ -197,7 +198,7 @@ class FiniteLedger(BatchLedger):
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         if slot >= self.first + self.length and charge.any():
             raise BudgetExhausted(
-                f"slot {slot} is after the end of the horizon of {self.length} slots: sampling has stopped.",
+                f"slot {slot} is after the end of the horizon of {counted(self.length, 'slot')}: sampling has stopped.",
                 requested=int(charge.max()),
                 remaining=0,
                 returns_at=None,
@@ -227,7 +228,7 @@ class FiniteLedger(BatchLedger):
 class WindowLedger(BatchLedger):
     """A budget for every window of w consecutive slots; what a slot cost comes back w slots later."""
 
-    span = "the last {} slots have"
+    span = "the last slot has", "the last {} slots have"
     never = "Nothing will come back, since nothing was spent: no slot can pay more than the complete budget."
 
     def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcrowd.arrays import Shares
-from dpcrowd.errors import BadInput, check_switches, unknown_name, whole_number
+from dpcrowd.errors import BadInput, check_switches, counted, unknown_name, whole_number
 from dpcrowd.filters import Observation, ProcessModel, check_gain
 from dpcrowd.models.model import Model
 from dpcrowd.privacy import Accounting, Guarantee, Users
@@ -52,6 +52,7 @@ class SimulationConfig:
     burn_in   the first slot that counts in the metrics
     fitted    the fitted model whose expectations the filters know; None: they start from nothing
     learn     whether the filters learn from releases how well their model fits
+    learning_chosen  whether a user has said so; with a model, filters learn by default
     turnover  the part of the pinned users who are replaced per slot; 1: everybody chooses a server anew in every slot
     composition  how much the shares of a partition differ by region; None: not at all
     share_width  typical relative error of public shares; above 0, relay learns them; 0: it takes them as they are
@@ -79,6 +80,7 @@ class SimulationConfig:
     composition: float | None = None
     nonnegative: bool = False
     median: bool = False
+    learning_chosen: bool = False
     share_width: float = 0.0
     meetings: bool = False
 
@@ -87,7 +89,7 @@ class SimulationConfig:
         check_switches(median=self.median, learn=self.learn)
         whole_number("runs", self.runs, 1, MOST_RUNS)
         whole_number("seed", self.seed, 0)
-        has = f", since '{self.data.name}' has {self.data.slots} slots"
+        has = f", since '{self.data.name}' has {counted(self.data.slots, 'slot')}"
         whole_number("burn-in", self.burn_in, 0, self.data.slots - 1, has)
         if not self.entrants:
             raise BadInput("no scheme was given; give at least one.")
@@ -186,7 +188,7 @@ def guarantee_for(
         )
     if guarantee.kind == "window" and guarantee.length > slots:
         raise BadInput(
-            f"the data have {slots} slots, fewer than the {'default ' if window is None else ''}window of "
+            f"the data have {counted(slots, 'slot')}, fewer than the {'default ' if window is None else ''}window of "
             f"{guarantee.length} of scheme '{scheme.name}'; give a window of at most {slots}."
         )
     return guarantee

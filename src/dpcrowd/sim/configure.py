@@ -102,7 +102,7 @@ def configure(
 ) -> SimulationConfig:
     """Check everything and build the configuration of a simulation.
 
-    servers           m; default: as many as the file of links, or a list of shares, has, else 50
+    servers           m; default: as many as the file of links, or the shares (a file, list or array) have, else 50
     density           of the network, 2 links/(m (m - 1)); default: 0.1, or the lowest possible where that is higher;
                       ring, grid, complete and a file have their own
     window, horizon   w or T, in slots; default: the complete stream for finite schemes, 100 for window schemes
@@ -168,6 +168,7 @@ def configure(
             raise BadInput(f"a process variance was given, and {tuning.file} has one, too; leave one of them out.")
         tuned, tuning = tuning, None
     file = read_network_file(graph) if is_network_file(graph) else None
+    learning_chosen, observation_chosen = learn is not None, observation is not None
     fitted, notes = adopt_model(model, file, {"process_var": process_var})
     if fitted is not None:
         if process_var is not None:
@@ -256,7 +257,8 @@ def configure(
         median=median,
         fitted=fitted,
         learn=fitted is not None if learn is None else learn,
-        turnover=turnover_of(turnover, users, observation, known_shares),
+        learning_chosen=learning_chosen,
+        turnover=turnover_of(turnover, users, observation, known_shares, None if observation_chosen else data.name),
         composition=None if composition is None else checked_composition(composition),
         share_width=share_width,
         meetings=share_width > 0.0 and meetings and users == "pinned",

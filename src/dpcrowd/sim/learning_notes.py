@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.direct import DirectScheme
 from dpcrowd.schemes.flooding import Flooding
 from dpcrowd.schemes.registry import has_learning_filters
@@ -26,15 +27,36 @@ def learning_notes(config: SimulationConfig) -> list[str]:
             f"learning is on without a process model: the filters of {', '.join(learners)} learn from records how "
             "large Q is, starting from the one that they are given; levels and seasons they do not know (--model FILE)."
         )
-    return remarks
+    return [*remarks, *_unused(config)]
+
+
+def _unused(config: SimulationConfig) -> list[str]:
+    """Return a remark if learning was asked for and no scheme can learn; with a model it is on by default.
+
+    Without a model, `_without_filters` names schemes without a filter.
+    """
+    if not (config.learn and config.learning_chosen and config.form == "diagonal"):
+        return []
+    labels = [
+        entrant.label
+        for entrant in config.entrants
+        if config.fitted is not None or not isinstance(_inner(entrant), DirectScheme)
+    ]
+    if not labels or any(learns(config, entrant) for entrant in config.entrants):
+        return []
+    return [f"learning (learn=True) has no effect on {', '.join(labels)}: no filter of these learns."]
+
+
+def _inner(entrant: Entrant) -> Scheme:
+    """Return the scheme without flooding."""
+    return entrant.scheme.inner if isinstance(entrant.scheme, Flooding) else entrant.scheme
 
 
 def _without_filters(config: SimulationConfig) -> list[str]:
     """Return a remark on schemes whose estimates are the same with and without a model, or learning."""
-    inner = {one.label: one.scheme.inner if isinstance(one.scheme, Flooding) else one.scheme for one in config.entrants}
-    labels = [label for label, scheme in inner.items() if isinstance(scheme, DirectScheme)]
+    labels = [entrant.label for entrant in config.entrants if isinstance(_inner(entrant), DirectScheme)]
     if not labels:
         return []
     if config.fitted is None:
-        return [f"learning (--learn) has no effect on schemes without a filter: {', '.join(labels)}."]
+        return [f"learning (learn=True) has no effect on schemes without a filter: {', '.join(labels)}."]
     return [f"schemes without a filter have the same estimates with and without the model: {', '.join(labels)}."]

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dpcrowd.errors import counted
 from dpcrowd.plugins import package_of
 from dpcrowd.schemes.base import Scheme
-from dpcrowd.schemes.meetings import never_meet
 from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.registry import groups_regions
 from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
-from dpcrowd.sim.data import NAMES, CheckIns
-from dpcrowd.sim.data.shares import is_partition
+from dpcrowd.sim.data import NAMES
+from dpcrowd.sim.empty_notes import empty_notes
 from dpcrowd.sim.fit_notes import LEAST_COVERAGE
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.group_notes import group_notes
+from dpcrowd.sim.late_notes import late_notes
 from dpcrowd.sim.learning_notes import learning_notes, learns
 from dpcrowd.sim.planning import schedules_meet
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
+from dpcrowd.sim.share_notes import covered, notes_on_shares_by_region, overlap_notes, sum_of_shares
 from dpcrowd.sim.statistics import mean_with_interval
 from dpcrowd.testing import Report, examine_scheme
 
 __all__ = ["attribution", "first_notes", "notes", "observation_note", "overlap_notes", "promise", "setup"]
 
-_ROUNDING = 1e-9  # of sums of shares
 _EQUAL_SHARES = "it takes shares that differ by region for equal ones"
-_MEAN_SHARE = 0.525  # of U(0.05, 1)
+_NARROW_COVERAGE = 0.94  # of 95% intervals, below which moves are said to make them too narrow
 _MOST_COVERAGE = 0.995  # above which it says that they are too wide
 _FEWEST_INTERVALS = 1000  # to say so: among fewer, all may contain the truth by chance
 _EVERY_SLOT = 0.99  # samples per slot
@@ -57,9 +57,9 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
     if config.accounting == "per-region" and len(config.data.regions) > 1 and not isinstance(entrant.scheme, Relay):
         limits.append("Only for a user who stays in one region, since accounting is per region: ")
     servers = entrant.guarantee.servers_per_slot
-    if entrant.guarantee.users == "roaming" and not _covered(config, servers):
+    if entrant.guarantee.users == "roaming" and not covered(config, servers):
         limits.append(
-            f"Not for these shares, which sum to about {_sum_of_shares(config):.3g} and put users at several servers "
+            f"Not for these shares, which sum to about {sum_of_shares(config):.3g} and put users at several servers "
             f"at once; only if a user were at no more than {servers}: "
         )
     text = f"{''.join(limits)}{entrant.guarantee}"
@@ -146,38 +146,14 @@ def _of_model(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
     }
 
 
-def _sum_of_shares(config: SimulationConfig) -> float:
-    """Return at how many servers an average user is in one slot."""
-    if _is_partition(config):
-        return 1.0
-    if isinstance(config.shares, str):
-        return _MEAN_SHARE * config.servers
-    return float(np.max(np.sum(np.atleast_2d(config.shares), axis=1)))  # of any slot, or of any region
-
-
-def _is_partition(config: SimulationConfig) -> bool:
-    """Whether every user is at one server."""
-    if isinstance(config.shares, str):
-        return config.shares == "partition" or isinstance(config.data, CheckIns)
-    return isinstance(config.data, CheckIns) or is_partition(config.shares)
-
-
-def _covered(config: SimulationConfig, servers_per_slot: int) -> bool:
-    """Whether no user is at more servers per slot than the guarantee covers.
-
-    Servers that do not partition the users draw them independently: a user may be at all of them.
-    """
-    return _is_partition(config) or servers_per_slot >= config.servers
-
-
 def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return the remarks to print with the result."""
     remarks = _different_promises(config)
     if config.data.name not in NAMES:  # a user's own: a label column that was taken for a region shows here
         more = len(config.data.regions) - _SHOWN
         names = ", ".join(config.data.regions[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        regions = _count(len(config.data.regions), "region")
-        remarks.append(f"the data have {config.data.slots} slots of {regions}: {names}.")
+        regions = counted(len(config.data.regions), "region")
+        remarks.append(f"the data have {counted(config.data.slots, 'slot')} of {regions}: {names}.")
     remarks += overlap_notes(config)
     regional = any(e.guarantee is not None and not isinstance(e.scheme, Relay) for e in config.entrants)
     if config.accounting == "per-region" and len(config.data.regions) > 1 and regional:
@@ -195,12 +171,13 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     remarks += learning_notes(config)
     return [
         *remarks,
-        *_shares_by_region(config),
+        *notes_on_shares_by_region(config),
         *_planned(config),
         *_slow_records(config),
-        *_uncalibrated(config),
+        *late_notes(config),
+        *_uncalibrated(config, records),
         *_narrow(config, records),
-        *_mostly_empty(config, records),
+        *empty_notes(config, records),
         *_wide(config, records),
         *group_notes(config, records),
         *_incomplete(records),
@@ -214,30 +191,9 @@ def first_notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list
     return [*([] if in_sample is None else [in_sample]), *_exhausted(config, records)]
 
 
-def overlap_notes(config: SimulationConfig) -> list[str]:
-    """Return a remark if users may be at more servers at once than a promise covers."""
-    promises = [entrant.guarantee for entrant in config.entrants if entrant.guarantee is not None]
-    if all(_covered(config, guarantee.servers_per_slot) for guarantee in promises):
-        return []
-    total = _sum_of_shares(config)
-    if total <= 1.0 + _ROUNDING and not isinstance(config.shares, str):
-        least = float(np.min(np.sum(np.atleast_2d(config.shares), axis=1)))
-        place = "" if least > total - _ROUNDING else " in a region or slot"
-        return [
-            f"shares sum to {least:.4g}{place}, so at least {100 * (1.0 - least):.2g}% of the crowd are at no server. "
-            "If every user is at one server, they have to sum to 1: is a share mistyped, or a server missing? Servers "
-            "with such shares draw their users independently, some users twice, so epsilon is what one server "
-            "promises, not the network."
-        ]
-    return [
-        f"shares sum to about {total:.3g}, and users may be at several servers at once, so epsilon is "
-        "what one server promises, not the network (use shares=partition for that)."
-    ]
-
-
 def observation_note(noise: ObservationNoise, runs: int) -> str:
     """Return a line that says what the observation noise alone costs."""
-    part = "" if noise.runs == runs else f", in {_count(noise.runs, 'run')} of {runs}"
+    part = "" if noise.runs == runs else f", in {counted(noise.runs, 'run')} of {runs}"
     what = "the observation noise alone costs"
     cost = _errors_text(Errors(noise.are, noise.total_error))
     if noise.filtered:
@@ -272,34 +228,6 @@ def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[
     return remarks
 
 
-def _shares_by_region(config: SimulationConfig) -> list[str]:
-    """Return remarks on shares that filters do not know, and on those that relay learns."""
-    relays = ", ".join(entrant.label for entrant in config.entrants if isinstance(entrant.scheme, Relay))
-    remarks = []
-    if config.composition is not None:
-        learning = ""
-        if config.share_width > 0.0:
-            learning = f", and {relays} learns the others from records"
-        elif relays:
-            learning = f"; with --share-width 0.1 (share_width=0.1), {relays} learns the others from records"
-        remarks.append(
-            f"shares differ by region (composition {config.composition:g}): schemes know one share per "
-            f"server{learning}."
-        )
-    elif config.share_width > 0.0:
-        remarks.append(
-            f"{relays} learns the shares of every region from records; public shares may be wrong by "
-            f"{config.share_width:.0%}."
-        )
-    for entrant in config.entrants if config.share_width > 0.0 else ():
-        if not isinstance(entrant.scheme, Relay) or entrant.guarantee is None or entrant.samples is None:
-            continue
-        meet = partial(schedules_meet, config, entrant.guarantee)
-        if not meet(entrant.samples):
-            remarks.append(f"{entrant.label}: {never_meet(entrant.samples, entrant.guarantee.length, meet)}")
-    return remarks
-
-
 def _planned(config: SimulationConfig) -> list[str]:
     """Return remarks on the numbers of samples and hops that were chosen by prediction."""
     remarks = []
@@ -308,7 +236,7 @@ def _planned(config: SimulationConfig) -> list[str]:
     for entrant in config.entrants:
         scheme, guarantee = entrant.scheme, entrant.guarantee
         if isinstance(scheme, Relay) and guarantee is not None and scheme.samples is None and scheme.interval is None:
-            samples = _count(entrant.samples or 0, "sample")
+            samples = counted(entrant.samples or 0, "sample")
             known = "Q" if config.fitted is None else "process model"
             error = "mean relative error" if config.fitted is None else "total error"
             meeting = ""
@@ -317,12 +245,12 @@ def _planned(config: SimulationConfig) -> list[str]:
             elif config.meetings:
                 meeting = "; no number near it lets all servers that learn shares meet at little cost"
             remarks.append(
-                f"{entrant.label} takes {samples} in {_count(guarantee.length, 'slot')}: the fewest whose predicted "
+                f"{entrant.label} takes {samples} in {counted(guarantee.length, 'slot')}: the fewest whose predicted "
                 f"{error} is within 2% of the least{keep and ' and '}{keep}, given graph, shares, {known} and "
                 f"guarantee{meeting}."
             )
         if isinstance(scheme, Relay) and entrant.reach_planned:
-            distance = "to every server" if scheme.max_hops is None else _count(scheme.max_hops, "hop")
+            distance = "to every server" if scheme.max_hops is None else counted(scheme.max_hops, "hop")
             remarks.append(
                 f"records of {entrant.label} travel {distance}: the fewest hops within 2% of the least predicted "
                 f"error{keep and ' '}{keep}."
@@ -345,12 +273,8 @@ def _slow_records(config: SimulationConfig) -> list[str]:
     ]
 
 
-def _count(number: int, noun: str) -> str:
-    """Return a number with its noun, such as "1 sample" or "2 samples"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _uncalibrated(config: SimulationConfig) -> list[str]:
+def _uncalibrated(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    """Return remarks on what the diagonal form does not know of several regions."""
     if config.form != "diagonal" or len(config.data.regions) == 1:
         return []
     remarks = []
@@ -364,15 +288,22 @@ def _uncalibrated(config: SimulationConfig) -> list[str]:
     elif grouped and config.fitted is None:
         remarks.append(
             f"intervals of {', '.join(grouped)} contain that nobody knows how the sum of a group of regions is divided "
-            "among them; they are wide, and with a process model (model=...) they need not be."
+            "among them; they are wide, and with a process model (model=FILE) they need not be."
         )
     if any(config.model_of(entrant).transition.ndim == 2 for entrant in config.entrants):
-        remarks.append(
-            "people move between the regions of these data, which the diagonal form cannot follow: its filters are "
-            "less accurate and their intervals too narrow "
-            + ("(learn=True makes them wider)." if config.share_width > 0.0 else "(form=matrix can).")
-        )
+        remarks.append(_of_moves(config, records))
     return remarks
+
+
+def _of_moves(config: SimulationConfig, records: Sequence[RunRecords]) -> str:
+    """Return a remark on people who move between regions: what that costs, as measured, and what is still to try."""
+    coverages = {record.label: mean_with_interval(record.coverage95).mean for record in records}
+    narrow = [label for label, coverage in coverages.items() if coverage is not None and coverage < _NARROW_COVERAGE]
+    text = "people move between the regions of these data, which the diagonal form cannot follow: its filters are less "
+    text += f"accurate, and intervals of {', '.join(narrow)} too narrow" if narrow else "accurate"
+    if config.share_width == 0.0:
+        return f"{text} (form=matrix can)."
+    return f"{text} (learn=True makes them wider)." if narrow and not config.learn else f"{text}."
 
 
 def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
@@ -399,24 +330,6 @@ def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str
     return remarks
 
 
-def _mostly_empty(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return a remark if a guess of 0 would be closer than estimates are, since most counts are 0.
-
-    That guess has a total error of 1. Where few counts are 0, such an error is noise, which the table shows by itself.
-    """
-    empty = [mean_with_interval(record.empty).mean or 0.0 for record in records if record.empty is not None]
-    errors = {record.label: mean_with_interval(record.total_error).mean for record in records}
-    worse = [label for label, error in errors.items() if error is not None and error > 1.0]
-    if not worse or max(empty, default=0.0) <= 0.5:
-        return []
-    view = "the median view has" if config.median else "--median (in Python: median=True) shows"
-    return [
-        f"a guess of 0 everywhere, whose total error is 1, would be closer than {', '.join(worse)}: estimates are "
-        f"expected counts, and most counts here ({max(empty):.0%}) are 0. For each count {view} the number that is "
-        "closest most often."
-    ]
-
-
 def _wide(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return a remark if intervals of some schemes contain the truth clearly more often than they say."""
     cells = (config.data.slots - config.burn_in) * config.servers * len(config.data.regions)
@@ -439,7 +352,9 @@ def _incomplete(records: Sequence[RunRecords]) -> list[str]:
         if missing > 0:
             remarks.append(f"{record.label}: {missing:.2%} of server-slots had no estimate yet and are left out.")
         if failed:
-            remarks.append(f"{record.label}: {failed} of {len(record.are)} runs diverged, so it has no mean error.")
+            remarks.append(
+                f"{record.label}: {failed} of {counted(len(record.are), 'run')} diverged, so it has no mean error."
+            )
     return remarks
 
 
@@ -449,7 +364,7 @@ def _different_promises(config: SimulationConfig) -> list[str]:
     for entrant in config.entrants:
         if entrant.guarantee is not None:
             where = "any window of" if entrant.guarantee.kind == "window" else "a complete stream of"
-            lengths.setdefault(f"{where} {entrant.guarantee.length} slots", []).append(entrant.label)
+            lengths.setdefault(f"{where} {counted(entrant.guarantee.length, 'slot')}", []).append(entrant.label)
     if len(lengths) < 2:
         return []
     spans = "; ".join(f"{span} for {', '.join(labels)}" for span, labels in lengths.items())

@@ -15,6 +15,11 @@ from dpcrowd.sim.statistics import means_with_halves
 __all__ = ["check_plot_path", "plot_errors"]
 
 _ENDINGS = (".png", ".svg", ".pdf")
+_PANELS = {
+    "total_error_by_slot": "total error: sum of |error| / sum of people",
+    "are_by_slot": "average relative error",
+    "ace_by_slot": "average consensus error",
+}
 _LINES = ("-", "--", "-.", ":")
 
 
@@ -30,19 +35,23 @@ def check_plot_path(path: Path) -> None:
 
 
 def plot_errors(result: SimulationResult, path: Path) -> None:
-    """Plot ARE and ACE of each slot: the mean over the runs, and a band for its 95% interval.
+    """Plot total error, ARE and ACE of each slot: the mean over the runs, and a band for its 95% interval.
 
-    A cross marks the slot in which the budget of a finite scheme was exhausted, where that happened. The legend has
-    the total error and the coverage of each scheme, over all scored slots.
+    Slots that are not scored (burn-in) are shaded. A cross marks the slot in which the budget of a finite scheme was
+    exhausted, where that happened, and the legend says at which part of the servers; it has the total error and the
+    coverage of each scheme, too, over all scored slots. Results that were stored have no total error by slot.
     """
     check_plot_path(path)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    panels = figure.subplots(1, 2)
-    names = (("are_by_slot", "average relative error"), ("ace_by_slot", "average consensus error"))
+    names = dict(_PANELS)
+    if any(record.total_error_by_slot is None for record in result.records.values()):
+        del names["total_error_by_slot"]
+    figure = Figure(figsize=(4 * len(names) + 3, 4), layout="constrained")
+    panels = figure.subplots(1, len(names))
+    burn_in = max((setup.get("burn_in", 0) for setup in result.setup.values()), default=0)
     labels = {row["scheme"]: _label(row) for row in result.summary()}
-    for panel, (field, title) in zip(panels, names, strict=True):
+    for panel, (field, title) in zip(panels, names.items(), strict=True):
         for number, record in enumerate(result.records.values()):
             mean, half = means_with_halves(getattr(record, field))
             half = np.where(np.isnan(half), 0.0, half)  # one run has no interval
@@ -53,16 +62,21 @@ def plot_errors(result: SimulationResult, path: Path) -> None:
             low = np.maximum(mean - half, mean / 10)
             panel.fill_between(slots, low, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
         for line, record in zip(panel.get_lines(), result.records.values(), strict=True):
-            slot = exhaustion(record)["exhausted_at"]
+            budget = exhaustion(record)
+            slot = budget["exhausted_at"]
             if slot is not None:
-                text = f"{record.label}: budget exhausted at slot {slot}"
+                share = f"{budget['exhausted_servers']:.0%} of the servers"
+                text = f"{record.label}: budget exhausted at slot {slot}\n({share})"
                 # Above all lines and with an edge: among lines that rise and fall a cross of their colours is lost.
                 cross = {"marker": "X", "s": 70, "color": line.get_color(), "edgecolors": "black", "zorder": 5}
                 panel.scatter([slot], line.get_ydata()[slot], linewidths=0.8, label=text, **cross)
+        if burn_in > 0:
+            text = f"not scored: slot{'s 0 to' if burn_in > 1 else ''} {burn_in - 1} (burn-in)"
+            panel.axvspan(-0.5, burn_in - 0.5, color="0.88", zorder=0, linewidth=0, label=text)
         panel.set_xlabel("slot")
         panel.set_ylabel(title)
         # Flooding agrees up to rounding: a logarithmic axis down to 1e-13 would show nothing else.
-        logarithmic = field == "are_by_slot" and any((line.get_ydata() > 0).any() for line in panel.lines)
+        logarithmic = field != "ace_by_slot" and any((line.get_ydata() > 0).any() for line in panel.lines)
         panel.set_yscale("log" if logarithmic else "symlog")
         panel.grid(alpha=0.3)
     runs = max(len(record.runs) for record in result.records.values())

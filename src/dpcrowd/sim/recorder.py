@@ -66,7 +66,9 @@ class RunRecords:
     median_total_error, median_mae   of the median view, if asked for; NaN for a scheme without variances
     draws                     (runs, 3) the number of records that servers made, of the draws of noise in them, and of
                               records with one draw on the sum of all regions; None unless relay was asked for groups
+    total_error_by_slot       (runs, slots), the burn-in included; NaN where nobody is; None in stored results
     empty                     share of the cells (a region in a slot) in which nobody is; None in stored results
+    empty_regions             share of the regions in which nobody is in any slot that counts; None in stored results
     """
 
     label: str
@@ -100,7 +102,9 @@ class RunRecords:
     median_total_error: PerRun | None = None
     median_mae: PerRun | None = None
     empty: PerRun | None = None
+    empty_regions: PerRun | None = None
     draws: Floats | None = None
+    total_error_by_slot: PerRunAndSlot | None = None
 
 
 class Recorder:
@@ -247,8 +251,17 @@ class Recorder:
             exhausted_at=self._exhausted(),
             draws=self._draws,
             empty=_over_slots((self._truth[start:] == 0).mean(axis=2)),
+            empty_regions=(self._truth[start:] == 0).all(axis=0).mean(axis=1),
+            total_error_by_slot=self._total_error_by_slot(),
             **self._view_scores(start),
         )
+
+    def _total_error_by_slot(self) -> PerRunAndSlot:
+        """Return the sums of absolute errors / sums of the truth of each slot, (runs, slots)."""
+        errors, servers = self._absolute
+        people = (self._truth * servers).sum(axis=2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(people == 0, np.nan, errors.sum(axis=2) / people).T.copy()
 
     def _view_scores(self, start: int) -> dict[str, Any]:
         """Return total error and MAE of each view that was asked for, of the cells in which there is one."""

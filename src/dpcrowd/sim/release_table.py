@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 from dpcrowd.models.season import SlotTimes
 from dpcrowd.schemes.base import Z95
 from dpcrowd.sim.data.span import Span, read_span, span_text
@@ -128,14 +128,16 @@ def _remarks(rows: Ints, known: Bools) -> tuple[str, ...]:
     if absent.any():
         remarks.append(f"{int(absent.sum())} of {len(rows)} slots are missing in the table.")
     if missing:
-        remarks.append(f"{missing} more rows are missing: a slot has some regions only.")
+        remarks.append(
+            f"{counted(missing, 'more row')} {'is' if missing == 1 else 'are'} missing: a slot has some regions only."
+        )
     if empty:
         remarks.append(
             f"{empty} of {int((rows > 0).sum())} rows have no number as estimate or interval, and were left out."
         )
     if repeated:
         remarks.append(
-            f"{repeated} rows repeat a slot and region of an earlier row, and replace it; give the releases of one "
+            f"{counted(repeated, 'row')} replaced an earlier one of the same slot and region; give the releases of one "
             "server only."
         )
     return tuple(remarks)
@@ -222,7 +224,8 @@ def _times(table: Table, numbers: list[int], column: int) -> SlotTimes | None:
             moment = cell if isinstance(cell, datetime) else datetime.fromisoformat(str(cell))
         except ValueError:
             raise BadInput(
-                f"{table.where(row, column)} is '{cell}', not a time; allowed: 2026-01-01T00:00:00Z."
+                f"{table.where(row, column)} is '{'' if cell is None else cell}', not a time; allowed: such as "
+                "2026-01-01T00:00:00Z. If times are not known, leave the column out."
             ) from None
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         moments.append((moment - _EPOCH) // timedelta(microseconds=1))

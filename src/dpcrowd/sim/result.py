@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpcrowd.arrays import Floats, PerRun
-from dpcrowd.errors import unknown_name
+from dpcrowd.errors import counted, unknown_name
 from dpcrowd.sim.export import write_table
 from dpcrowd.sim.group_notes import draw_means
 from dpcrowd.sim.metrics import SIZES, nan_mean
@@ -145,7 +145,7 @@ class SimulationResult:
     def __repr__(self) -> str:
         """Return one line per scheme; the arrays themselves would fill many pages."""
         runs = max((len(record.runs) for record in self.records.values()), default=0)
-        lines = [f"SimulationResult of {runs} runs"]
+        lines = [f"SimulationResult of {counted(runs, 'run')}"]
         for row in self.summary():
             errors = (f"{name.upper()} {_format_metric(row[name])}" for name in ("are", "ace"))
             lines.append(f"  {row['scheme']}: {', '.join(errors)}, frequency {row['frequency']:.3g}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
 from dpcrowd.arrays import Shares
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.filters import Observation
 from dpcrowd.privacy import Users
 from dpcrowd.sim.data import DataSet
@@ -35,19 +35,28 @@ def sized_shares(
     *,
     selected: bool,
 ) -> tuple[SharesLike | None, int | None]:
-    """Return the shares, and the number of servers, which is that of a file or a list of shares unless it is stated."""
+    """Return the shares, and the number of servers: that of a file, list or array of shares, unless it is stated."""
     if is_share_file(shares):
         return _shares_of_file(shares, graph, servers, data, selected=selected)
-    if servers is None and not is_graph_file(graph) and _is_list_of_numbers(shares):
-        servers = len(shares)
+    if servers is None and not is_graph_file(graph) and isinstance(shares, list | tuple | np.ndarray):
+        servers = _number_of_servers(shares, data)
     return shares, servers
 
 
-def _is_list_of_numbers(shares: object) -> TypeGuard[Sequence[float]]:
-    """Whether shares are one number per server; others are checked later."""
-    if isinstance(shares, np.ndarray):
-        return shares.ndim == 1
-    return isinstance(shares, list | tuple) and all(isinstance(share, int | float | np.number) for share in shares)
+def _number_of_servers(shares: Any, data: DataSet) -> int | None:
+    """Return how many servers have these shares; None: their shape does not tell, and they are checked later."""
+    try:
+        shape = np.shape(shares)
+    except ValueError:  # rows of different lengths
+        return None
+    if len(shape) == 1 and shape[0] > 0:
+        return int(shape[0])
+    if len(shape) == 3 and shape[0] == 1:
+        return int(shape[1])
+    if len(shape) != 2:
+        return None
+    by_region, by_slot = shape[1] == len(data.regions), shape[0] == data.slots
+    return None if by_region == by_slot else int(shape[0] if by_region else shape[1])
 
 
 def _shares_of_file(
@@ -62,8 +71,8 @@ def _shares_of_file(
     if names is None and number != len(file.servers):
         source = "--servers (servers=)" if servers is not None else f"'{os.fspath(graph)}'"
         raise BadInput(
-            f"'{file.path}' has shares of {len(file.servers)} servers, but the simulation has {number}, by {source}; "
-            f"give a share for each of {number} servers, or simulate {len(file.servers)}."
+            f"'{file.path}' has shares of {counted(len(file.servers), 'server')}, but the simulation has {number}, by "
+            f"{source}; give a share for each of {number} servers, or simulate {len(file.servers)}."
         )
     return file.shares(names, data.regions, selected=selected), servers
 
@@ -98,8 +107,17 @@ def is_changing(shares: str | Shares) -> bool:
     return shares == "per-slot" if isinstance(shares, str) else shares.ndim == 2
 
 
-def turnover_of(turnover: float | None, users: Users, observation: Observation, shares: str | Shares) -> float:
-    """Return the turnover of a simulation; 1 where users roam, or where counts do not come from people who stay."""
+def turnover_of(
+    turnover: float | None,
+    users: Users,
+    observation: Observation,
+    shares: str | Shares,
+    default_of: str | None = None,
+) -> float:
+    """Return the turnover of a simulation; 1 where users roam, or where counts do not come from people who stay.
+
+    default_of  the data set whose default the observation is; None: a user has chosen it
+    """
     changing = is_changing(shares)
     if turnover is not None:
         checked_turnover(turnover)
@@ -109,7 +127,8 @@ def turnover_of(turnover: float | None, users: Users, observation: Observation, 
             raise BadInput(f"turnover={turnover:g} is for pinned users; roaming users choose a server in every slot.")
         if turnover < 1.0 and observation == "paper":
             raise BadInput(
-                f"turnover={turnover:g} is for binomial counts; the paper's observation has no people. Give "
+                f"turnover={turnover:g} is for binomial counts; the paper's observation"
+                f"{'' if default_of is None else f', the default of {default_of!r},'} has no people. Give "
                 "observation=binomial, or leave the turnover out."
             )
     if users == "roaming" or observation == "paper" or changing:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpcrowd.arrays import Floats, Ints, PerRun
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 
 __all__ = ["Comparison", "Mean", "compare_paired", "half_width", "mean_with_interval", "means_with_halves"]
 
@@ -91,7 +91,8 @@ class Comparison:
             paired += f", 95% interval {self.paired_ci95[0]:.3g} to {self.paired_ci95[1]:.3g}"
         return (
             f"{self.metric} of {self.first} is {self.ratio:.3g} times that of {self.second} "
-            f"(difference {self.difference:.4g}{interval}{paired}; smaller in {self.wins:.0%} of {self.runs} runs)"
+            f"(difference {self.difference:.4g}{interval}{paired}; smaller in {self.wins:.0%} of "
+            f"{counted(self.runs, 'run')})"
         )
 
 

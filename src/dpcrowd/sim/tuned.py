@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcrowd.arrays import Truth
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.filters import ProcessModel
 from dpcrowd.models.file import model_digest
 from dpcrowd.models.model import Model
@@ -161,8 +161,8 @@ class Tuned:
             raise BadInput(f"{self.file} was tuned on '{self.data}', but the data are '{data.name}'; tune it on them.")
         if len(self.regions) != len(data.regions):
             raise BadInput(
-                f"{self.file} was tuned on {len(self.regions)} regions of '{self.data}', but {len(data.regions)} "
-                "are used; give the same regions, or tune it on these."
+                f"{self.file} was tuned on {counted(len(self.regions), 'region')} of '{self.data}', but "
+                f"{len(data.regions)} are used; give the same regions, or tune it on these."
             )
         for tuned, used in zip(self.regions, data.regions, strict=True):
             if tuned != used:

@@ -67,7 +67,7 @@ def test_the_smallest_matrix_is_not_taken_for_links() -> None:
         ("0 1 0\n1 1 0\n0 0 0\n", None, "line 2: server 1 hears itself"),
         ("0 1 0 0\n1 0 0 2\n0 0 0 1\n0 0 1 0\n", None, "line 2, column 4: '2' in the matrix; allowed: 0 or 1"),
         ("0 1\n1 0\n", 3, "the matrix has 2 servers, but 3 were asked for"),
-        ("0\n", None, "network of 1 servers"),
+        ("0\n", None, "network of 1 server was"),
         ("0,1\n", 1, "at least 2"),
     ],
 )

@@ -71,6 +71,17 @@ def test_shares_that_sum_to_one_are_a_partition_however_they_are_given() -> None
     assert configure("fast", servers=4, shares=[0.5] * 4).observation == "paper"
 
 
+def test_an_array_of_shares_sets_the_number_of_servers() -> None:
+    """A list and a file did, while an array by region was refused for want of 47 more servers."""
+    data = np.full((30, 2), 500)
+    for shares in (np.full((3, 2), 1 / 3), np.full((1, 3, 2), 1 / 3), [[1 / 3] * 2] * 3, np.full((30, 3), 1 / 3)):
+        assert configure("relay", data, shares=shares, window=10).servers == 3
+    with pytest.raises(BadInput, match=r"shares have shape \(3, 2\); allowed: one for each of 4 servers"):
+        configure("relay", data, shares=np.full((3, 2), 1 / 3), window=10, servers=4)
+    with pytest.raises(BadInput, match="shares must be numbers"):
+        configure("relay", data, shares=[[0.5, 0.5], [0.5]], window=10)
+
+
 def test_a_promise_about_the_network_is_not_made_for_shares_that_contradict_it() -> None:
     """With roaming users and shares that sum to 3, all servers together release three times what was promised."""
     text = simulate("dpcrowd", "linear", users="roaming", slots=30, **SMALL).guarantees["dpcrowd"]

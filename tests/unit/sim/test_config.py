@@ -18,7 +18,7 @@ from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for, whole_number
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import load
-from dpcrowd.sim.notes import observation_note
+from dpcrowd.sim.notes import observation_note, overlap_notes
 from dpcrowd.sim.result import Errors, ObservationNoise
 from dpcrowd.sim.simulate import simulate
 from sim_support import TINY, assert_same_records
@@ -268,10 +268,21 @@ def remarks(schemes: str, **settings: Any) -> list[str]:
 
 def test_learning_of_schemes_without_a_filter_is_said_to_have_no_effect() -> None:
     """Whoever asks for it would take the result for one of filters that learn."""
-    note = "learning (--learn) has no effect on schemes without a filter: bd."
+    note = "learning (learn=True) has no effect on schemes without a filter: bd."
     assert note in remarks("bd", window=10, learn=True)
     assert note in remarks("bd,dpcrowd-w", window=10, learn=True)
     assert note not in remarks("bd", window=10)
+
+
+def test_learning_that_no_scheme_can_do_is_named(tmp_path: Path) -> None:
+    """`--learn` of the model alone was accepted as if it had an effect; by default nobody has asked for it."""
+    counts = np.random.default_rng(3).poisson(200.0, (60, 1))
+    dpcrowd.fit(counts, source="drawn", season="none", out=tmp_path / "model.toml")
+    settings: dict[str, Any] = {"data": counts, "model": tmp_path / "model.toml", "slots": None, "window": 10}
+    note = "learning (learn=True) has no effect on past: no filter of these learns."
+    assert note in remarks("past", learn=True, **settings)
+    for schemes, learn in (("past", None), ("past", False), ("past,relay", True)):
+        assert not any("no filter of these learns" in text for text in remarks(schemes, learn=learn, **settings))
 
 
 WINDOWED = (
@@ -305,7 +316,26 @@ def test_shares_that_sum_to_less_than_one_leave_people_out() -> None:
     by_slot = np.full((30, 6), 1 / 6)
     by_slot[7] = 0.15
     notes = remarks("dpcrowd", shares=by_slot)
-    assert notes[0].startswith("shares sum to 0.9 in a region or slot, so at least 10% of the crowd are at no server.")
+    assert notes[0].startswith("shares sum to 0.9 in slot 7, so at least 10% of the crowd are at no server.")
+
+
+def test_every_region_is_judged_by_its_own_sum_of_shares() -> None:
+    """One region above 1 hid that a third of another is at no server, and one that sums to 1 was an error beside it."""
+    settings: dict[str, Any] = {"data": np.full((30, 2), 500), "servers": 2, "observation": "binomial"}
+
+    def of_sums(first: float, second: float) -> str:
+        shares = np.array([[[first / 2, second / 2]] * 2]).reshape(1, 2, 2)
+        return " ".join(overlap_notes(configure("dpcrowd", shares=shares, **settings)))
+
+    mixed = of_sums(1.3, 0.7)
+    assert "shares sum to about 1.3 in region 'region 0', and users may be at several servers at once" in mixed
+    assert "shares sum to 0.7 in region 'region 1', so at least 30% of the crowd are at no server" in mixed
+    one = of_sums(1.0, 1.1)
+    assert "shares sum to about 1.1 in region 'region 1', and users may be at several servers at once" in one
+    assert "shares sum to 1 in region 'region 0', though not everywhere" in one
+    assert "at no server" not in one
+    assert of_sums(1.3, 1.3).startswith("shares sum to about 1.3, and users may be at several servers at once")
+    assert "though not everywhere" not in of_sums(1.3, 1.3) + of_sums(0.9, 1.0)
 
 
 @pytest.mark.slow
@@ -413,7 +443,7 @@ def test_results_name_shares_that_differ_by_region_and_do_not_blame_the_model() 
     data = np.full((40, 2), 20_000)
     wrong = simulate("relay,duniform", data, composition=0.5, reach=1, **settings)
     assert any("shares differ by region (composition 0.5): schemes know one share" in note for note in wrong.notes)
-    assert any("; with --share-width 0.1 (share_width=0.1), relay learns the others" in note for note in wrong.notes)
+    assert any("; with share_width=0.1, relay learns the others" in note for note in wrong.notes)
     assert any("with share_width=0.1 it learns them" in note for note in wrong.notes)
     assert not any("model does not fit" in note for note in wrong.notes)
     assert wrong.notes[-1].startswith("the observation noise alone costs ARE 0 and total error 0"), "parts add up"
@@ -434,7 +464,7 @@ def test_a_list_of_shares_says_how_many_servers_there_are(tmp_path: Path) -> Non
     links.write_text("0,1\n1,2\n2,3\n", encoding="utf-8")
     with pytest.raises(BadInput, match="one for each of 4 servers"):
         configure("uniform", data, shares=[0.2, 0.3, 0.5], graph=links, window=5)
-    for wrong in ([], [0.2, [0.3]], np.array(0.5), ["a", "b"], [[0.2, 0.3], [0.4, 0.5]]):
+    for wrong in ([], [0.2, [0.3]], np.array(0.5), ["a", "b"], [[0.2, 0.3, 0.4]] * 2):
         with pytest.raises(BadInput):
             configure("uniform", data, shares=wrong, window=5)
 
@@ -468,5 +498,5 @@ def test_one_slot_is_too_few_and_what_is_said_can_be_done(tmp_path: Path, capsys
         dpcrowd.fit(counts, source="x", span="0:1")
     with pytest.raises(BadInput, match=r"0:1 is slot 0 alone; the complete series is 0:1\.0, with a point"):
         dpcrowd.tune("dpcrowd", counts, span="0:1")
-    with pytest.raises(BadInput, match=r"give two or more\.$"):
+    with pytest.raises(BadInput, match=r"contains 1 slot; a model needs at least 3\.$"):
         dpcrowd.fit(counts, source="x", span="4:5")

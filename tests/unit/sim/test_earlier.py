@@ -14,6 +14,7 @@ import pytest
 from dpcrowd import counts_from_array, fit, fit_releases
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.model import InCommon
 from dpcrowd.models.file import read_model, write_model
 from dpcrowd.models.model import Model
 from dpcrowd.sim.earlier import season_notes
@@ -93,10 +94,11 @@ def test_a_season_of_n_slots_is_kept(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_the_correlation_of_regions_is_kept(tmp_path: Path) -> None:
     """A network with groups = "auto" would join nothing any more after its first fit on its own releases."""
-    old = earlier(days_of_seven, 210, 7, timed=False, region_correlation=0.31)
+    old = earlier(days_of_seven, 210, 7, timed=False, region_correlation=0.31, in_common=InCommon(0.7, 0.2, 0.1))
     releases = table(tmp_path / "table.csv", days_of_seven, 210, 60, timed=False)
     model = fit_releases(releases, made_with=old, out=tmp_path / "new.toml")
     assert model.region_correlation == read_model(tmp_path / "new.toml").region_correlation == 0.31
+    assert model.in_common == read_model(tmp_path / "new.toml").in_common == InCommon(0.7, 0.2, 0.1)
     assert [note for note in model.notes if "the correlation of two regions, 0.31, is that of old.toml" in note]
     undone = table(tmp_path / "undone.csv", days_of_seven, 210, 60, noise=30.0, timed=False, measured=False)
     assert fit_releases(undone, made_with=old).region_correlation == 0.31

@@ -170,7 +170,15 @@ def test_a_plot_names_every_scheme_and_both_errors(
     path = tmp_path / "errors.svg"
     plot_errors(result, path)
     text = path.read_text(encoding="utf-8")
-    for word in ("non-private", "fast", "dpcrowd", "average relative error", "average consensus error", ">slot<"):
+    for word in (
+        "non-private",
+        "fast",
+        "dpcrowd",
+        "total error: sum",
+        "average relative error",
+        "consensus error",
+        ">slot<",
+    ):
         assert word in text
 
 
@@ -184,8 +192,10 @@ def test_the_lines_are_the_series_and_the_band_its_interval(
     figures: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda self, path: figures.append(self))
     plot_errors(result, tmp_path / "errors.png")
-    panels = figures[0].axes
+    total, *panels = figures[0].axes
     series = result.series()
+    for line, record in zip(total.lines, result.records.values(), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), np.mean(record.total_error_by_slot, axis=0))
     for panel, metric in zip(panels, ("are", "ace"), strict=True):
         for number, line in enumerate(panel.lines):
             np.testing.assert_allclose(line.get_ydata(), series[metric][30 * number : 30 * number + 30])
@@ -212,8 +222,12 @@ def test_a_cross_marks_where_a_budget_was_exhausted(tmp_path: Path, monkeypatch:
         plot_errors(some, tmp_path / "errors.png")
     texts = [figure.axes[0].get_legend_handles_labels()[1] for figure in figures]
     labels = [[text if "budget" in text else text.partition(":")[0] for text in one] for one in texts]
-    assert labels == [["kalman-uniform", "uniform"], ["kalman-uniform", "kalman-uniform: budget exhausted at slot 40"]]
-    cross = figures[1].axes[0].collections[-1].get_offsets()
+    labels = [[text for text in one if not text.startswith("not scored")] for one in labels]
+    assert labels == [
+        ["kalman-uniform", "uniform"],
+        ["kalman-uniform", "kalman-uniform: budget exhausted at slot 40\n(100% of the servers)"],
+    ]
+    cross = figures[1].axes[1].collections[-1].get_offsets()
     assert cross.tolist() == [[40.0, pytest.approx(ended.series()["are"][40])]]
 
 
@@ -243,10 +257,50 @@ def test_an_exhausted_budget_is_marked_in_both_panels(
 
     figures: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda self, path: figures.append(self))
-    records = {**result.records, "fast": replace(result["fast"], exhausted_at=np.full((2, 3), 7.0))}
+    records = {**result.records, "fast": replace(result["fast"], exhausted_at=np.array([[7.0, np.nan]] * 2))}
     plot_errors(replace(result, records=records), tmp_path / "errors.png")
     for panel in figures[0].axes:
         crosses = panel.collections[-1]
-        assert crosses.get_label() == "fast: budget exhausted at slot 7"
+        assert crosses.get_label() == "fast: budget exhausted at slot 7\n(50% of the servers)", "not all of the scheme"
         assert crosses.get_offsets()[0][0] == 7
         assert crosses.get_zorder() > max(line.get_zorder() for line in panel.lines)
+
+
+def test_slots_that_are_not_scored_are_shaded(
+    result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest errors of a plot were often those of slots that no number of the legend contains."""
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path: figures.append(self))
+    setup = {label: {**values, "burn_in": 4} for label, values in result.setup.items()}
+    plot_errors(replace(result, setup=setup), tmp_path / "errors.png")
+    for panel in figures[0].axes:
+        (shade,) = panel.patches
+        assert shade.get_label() == "not scored: slots 0 to 3 (burn-in)"
+        assert shade.get_extents().transformed(panel.transData.inverted()).x1 == pytest.approx(3.5)
+    setup = {label: {**values, "burn_in": 0} for label, values in result.setup.items()}
+    plot_errors(replace(result, setup=setup), tmp_path / "errors.png")
+    assert not any(panel.patches for panel in figures[1].axes)
+
+
+def test_stored_results_are_drawn_without_a_total_error_by_slot(
+    result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were written before there was one; the other panels are worth drawing all the same."""
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path: figures.append(self))
+    records = {label: replace(record, total_error_by_slot=None) for label, record in result.records.items()}
+    plot_errors(replace(result, records=records), tmp_path / "errors.png")
+    assert [panel.get_ylabel() for panel in figures[0].axes] == ["average relative error", "average consensus error"]
+
+
+def test_the_total_error_of_the_slots_is_that_of_the_run() -> None:
+    """Where the same number of people is there in every slot, its mean over the slots is the total error."""
+    data = np.full((30, 2), 400)
+    record = simulate("uniform", data, window=10, servers=4, density=0.5, burn_in=5, runs=2, jobs=1)["uniform"]
+    assert record.total_error_by_slot is not None
+    np.testing.assert_allclose(record.total_error_by_slot[:, 5:].mean(axis=1), record.total_error)

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcrowd.sim.fit import fit
 from dpcrowd.sim.simulate import simulate
+
+
+@pytest.mark.slow
+def test_what_moves_cost_is_said_as_measured() -> None:
+    """Learning was recommended where it was on, and intervals that cover 97% were called too narrow."""
+    settings: dict[str, Any] = {
+        **{"servers": 8, "shares": "partition", "share_width": 0.1, "window": 20, "slots": 80, "hops_per_slot": "all"},
+        **{"burn_in": 20, "runs": 1, "jobs": 1},
+    }
+    notes = {}
+    for learn in (True, False):
+        result = simulate("relay", "multi-linear", learn=learn, **settings)
+        (note,) = (note for note in result.notes if note.startswith("people move between the regions"))
+        assert ("intervals of relay too narrow" in note) == (result.summary()[0]["coverage95"] < 0.94)
+        notes[learn] = note
+    assert notes[True].endswith("its filters are less accurate.")
+    assert notes[False].endswith("intervals of relay too narrow (learn=True makes them wider).")
+    without = simulate("relay", "multi-linear", **{**settings, "share_width": None, "reach": 1})
+    assert any(note.endswith("(form=matrix can).") for note in without.notes)
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_a_fixed_network_cannot_be_dynamic(name: str) -> None:
     ("name", "servers", "density", "text"),
     [
         ("rign", 6, 0.5, r"unknown graph 'rign'\. Did you mean 'ring'\?"),
-        ("random", 1, 0.5, "a network of 1 servers .* at least 2"),
+        ("random", 1, 0.5, "a network of 1 server was .* at least 2"),
         ("random", 6, 0.1, "density 0.1 for 6 servers; allowed: 0.2"),
         ("small-world", 6, 7.0, "7"),
     ],

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcrowd.arrays import Truth
-from dpcrowd.errors import BadInput, check_switches
+from dpcrowd.errors import BadInput, check_switches, counted
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.data.dataset import FixedData, checked_slots, region_indexes
 from dpcrowd.sim.data.gaps import fill_gaps, gaps_note
@@ -59,6 +59,9 @@ NOTES = {
 
 # The filters compute in float64, which holds every whole number up to here.
 LARGEST = 2**53
+
+_NAMED_CELLS = 3
+"""How many cells without a count a message names beside the first one."""
 
 
 def published(
@@ -189,7 +192,8 @@ def counts_from_array(
     names = tuple(regions) if regions is not None else array_names(array.shape[1])
     if len(names) != array.shape[1] or len(set(names)) != len(names):
         raise BadInput(
-            f"{len(names)} region names were given for {array.shape[1]} columns; give each column its own name."
+            f"{counted(len(names), 'region name')} {'was' if len(names) == 1 else 'were'} given for "
+            f"{counted(array.shape[1], 'column')}; give each column its own name."
         )
     length = checked_slots(slots, len(array), "the array")
     values = rounded[:length].astype(np.int64)
@@ -262,16 +266,41 @@ def read_counts(table: Table, columns: Sequence[int], *, round_counts: bool = Fa
             # The usual case first: plain digits, few enough to be below LARGEST.
             if type(cell) is str and len(cell) < 16 and cell.isascii() and cell.isdigit():
                 counts[t, k] = int(cell)
+            elif _is_blank(cell):
+                raise _blank_cells(table, columns)
             else:
                 counts[t, k] = _count(cell, table, t, column, round_counts)
     return counts
 
 
+def _is_blank(cell: Cell) -> bool:
+    """Whether a cell says nothing: it is empty, or NaN."""
+    text = "" if cell is None else str(cell).strip()
+    return not text or (is_number(text) and math.isnan(float(text)))
+
+
+def _blank_cells(table: Table, columns: Sequence[int]) -> BadInput:
+    """Return what to do about cells that say nothing: how many there are, and the places of the first ones."""
+    blank = [(t, column) for t, row in enumerate(table.rows) for column in columns if _is_blank(row[column])]
+    row, column = blank[0]
+    text = str(table.rows[row][column] or "").strip()
+    problem = f"{table.where(row, column)} is {'NaN' if text else 'empty'}"
+    value = "0 if nobody was there, else an estimate, such as the count of the slot before"
+    if len(blank) == 1:
+        return BadInput(f"{problem}; fill it in ({value}), take its region out of the file, or end the file before it.")
+    others = [table.where(*place).removeprefix(f"{table.file} ") for place in blank[1 : 1 + _NAMED_CELLS]]
+    rest = len(blank) - 1 - len(others)
+    places = "; ".join([*others, *([f"and {rest:,} more"] if rest else [])])
+    return BadInput(
+        f"{problem}, as {'is' if len(blank) == 2 else 'are'} {len(blank) - 1:,} more of "
+        f"{len(table.rows) * len(columns):,} counts ({places}); fill them in ({value}), take their regions out of the "
+        "file, or end the file before them."
+    )
+
+
 def _count(cell: Cell, table: Table, row: int, column: int, round_counts: bool) -> int:
     where = table.where(row, column)
-    text = "" if cell is None else str(cell).strip()
-    if not text:
-        raise BadInput(f"{where} is empty; fill it in, or end the file before it.")
+    text = str(cell).strip()
     if isinstance(cell, bool):
         raise BadInput(f"{where} is '{text}', not a count; allowed: whole numbers from 0.")
     number = _plain_int(text)
@@ -279,8 +308,6 @@ def _count(cell: Cell, table: Table, row: int, column: int, round_counts: bool) 
         if not is_number(text):
             raise BadInput(f"{where} is '{text}', not a count; allowed: whole numbers from 0.")
         value = float(text)
-        if math.isnan(value):
-            raise BadInput(f"{where} is NaN; fill it in, or end the file before it.")
         if math.isinf(value) or abs(value) > LARGEST:
             raise BadInput(f"{where} is {text}, too large for a count; allowed: 0 to 2^53.")
         if value < 0:

@@ -104,7 +104,7 @@ def load(
             return plugin_data(plugin, slots=slots, process_var=process_var, regions=regions)
         error = unknown_name("data set", name, [*NAMES, *installed("data set")])
         raise BadInput(f"{error} The path of a CSV or Parquet file is allowed too.")
-    table = read_table(path, header=header)
+    table = read_table(_existing(path), header=header)
     if is_checkins(table):
         if fills:
             raise BadInput(f"gaps={gaps} is for files of counts; a slot without check-ins counts as 0. Leave it out.")
@@ -196,6 +196,15 @@ def draw_run(
         by_region = draw_composition(server_shares, composition, truth.shape[1], rng_of_shares)
     counts = observe(observation, truth, server_shares, data.change_var, rng, users, turnover, by_region)
     return RunData(truth, counts, server_shares, partition=observation == "binomial" and is_partition(server_shares))
+
+
+def _existing(path: Path) -> Path:
+    """Return the path of a file that exists; of another, say that data sets have names, too."""
+    if not path.exists():
+        raise BadInput(
+            f"file '{path}' does not exist; give a CSV or Parquet file, or a name that 'dpcrowd data' lists."
+        )
+    return path
 
 
 def _synthetic(name: str, slots: int | None, process_var: object | None, regions: Sequence[str] | None) -> DataSet:

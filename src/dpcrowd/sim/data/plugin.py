@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcrowd.errors import BadInput, DpcrowdError
+from dpcrowd.errors import BadInput, DpcrowdError, counted
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.plugins import Plugin
 from dpcrowd.sim.data.counts import counts_from_array
@@ -38,8 +38,8 @@ def plugin_data(
     if slots is not None and data.slots != slots:
         if not isinstance(data, FixedData):
             raise BadInput(
-                f"the data set '{plugin.name}' of the package {plugin.package} has only {data.slots} slots, and its "
-                "length cannot be changed; leave slots out."
+                f"the data set '{plugin.name}' of the package {plugin.package} has only {counted(data.slots, 'slot')}, "
+                "and its length cannot be changed; leave slots out."
             )
         data = cut(data, 0, checked_slots(slots, data.slots, f"'{plugin.name}'"))
     if process_var is not None:

@@ -37,7 +37,17 @@ GIVEN_BY_HAND = "the process variance Q of the filters was given by hand; the da
 
 
 class OneSlot(BadInput):
-    """A series of one slot, which does not show how the counts change."""
+    """A series of one slot, which does not show how the counts change; `name` is that of the data."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} has one slot, too few to see how the counts change; give more slots, or the variance of a change: "
+            "--process-var (process_var in Python)."
+        )
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[OneSlot], tuple[str]]:
+        return type(self), (self.name,)
 
 
 def series_model(counts: Truth, process_var: object | None, name: str) -> tuple[ProcessModel, PerRegion, str]:
@@ -46,10 +56,7 @@ def series_model(counts: Truth, process_var: object | None, name: str) -> tuple[
     if slots >= 2:
         change_var = one_step_var(counts)
     elif process_var is None:
-        raise OneSlot(
-            f"{name} has one slot, too few to see how the counts change; give more slots, or the variance of a change: "
-            "--process-var (process_var in Python)."
-        )
+        raise OneSlot(name)
     else:
         change_var = np.full(d, ROUNDING_VAR)
     if process_var is None:

@@ -24,8 +24,8 @@ from typing import TypeGuard
 import numpy as np
 
 from dpcrowd.arrays import Shares
-from dpcrowd.errors import BadInput, unknown_name
-from dpcrowd.sim.data.shares import partitioned_regions, without_rounding
+from dpcrowd.errors import BadInput, counted, unknown_name
+from dpcrowd.sim.data.shares import without_rounding
 from dpcrowd.sim.data.tables import delimiter_of
 
 __all__ = ["ShareFile", "is_share_file", "read_shares"]
@@ -73,9 +73,7 @@ class ShareFile:
                         f"'{self.path}' has no share of server '{name}' in region '{region}'; add a line for it. Every "
                         "server needs a share in every region."
                     )
-        shares = without_rounding(np.array([[[self.values[name, region] for region in regions] for name in servers]]))
-        self._check_sums(shares, regions)
-        return shares
+        return without_rounding(np.array([[[self.values[name, region] for region in regions] for name in servers]]))
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -86,17 +84,6 @@ class ShareFile:
     def _order(self) -> tuple[str, ...]:
         """Return the servers by number: numbers from 0 are those numbers, other names are numbered as they come."""
         return self.names or tuple(str(number) for number in range(len(self.servers)))
-
-    def _check_sums(self, shares: Shares, regions: Sequence[str]) -> None:
-        """Refuse shares that partition the users of one region, and sum to more than 1 in another."""
-        sums, partitioned = shares[0].sum(axis=0), partitioned_regions(shares)
-        above = (sums > 1.0) & ~partitioned
-        if partitioned.any() and above.any():
-            wrong, right = regions[int(np.argmax(above))], regions[int(np.argmax(partitioned))]
-            raise BadInput(
-                f"'{self.path}': the shares of region '{wrong}' sum to {sums[above][0]:.6g}, but those of '{right}' to "
-                "1; where every user is at one server, the shares of each region sum to at most 1."
-            )
 
 
 def is_share_file(shares: object) -> TypeGuard[str | os.PathLike[str]]:
@@ -110,7 +97,10 @@ def read_shares(path: str | os.PathLike[str]) -> ShareFile:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise BadInput(f"cannot read the file of shares '{where}': {error.strerror or error}.") from None
+        raise BadInput(
+            f"cannot read the file of shares '{where}': {error.strerror or error}. Give a CSV file with the columns "
+            "server,share or server,region,share."
+        ) from None
     except UnicodeDecodeError:
         raise BadInput(f"the file of shares '{where}' is not UTF-8 text; give a CSV file.") from None
     delimiter = delimiter_of(text)
@@ -126,7 +116,7 @@ def read_shares(path: str | os.PathLike[str]) -> ShareFile:
             continue
         here = f"'{where}', line {lines.line_num}"
         if len(row) != len(header):
-            raise BadInput(f"{here} has {len(row)} cells; allowed: {len(header)}, as in the header.")
+            raise BadInput(f"{here} has {counted(len(row), 'cell')}; allowed: {len(header)}, as in the header.")
         cells = dict(zip(header, (cell.strip() for cell in row), strict=True))
         key = cells["server"], cells.get("region")
         if key in values:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.sim.data.checkins import CheckIns
 from dpcrowd.sim.data.dataset import DataSet, FixedData
@@ -79,7 +79,7 @@ def read_span(span: Span, slots: int, begin: int = 0) -> tuple[int, int]:
         bounds = [int(start or begin), int(stop or begin + slots)]
     first, last = bounds
     if last > begin + slots:
-        have = f"{slots} slots" if begin == 0 else f"slots {begin} to {begin + slots - 1}"
+        have = counted(slots, "slot") if begin == 0 else f"slots {begin} to {begin + slots - 1}"
         raise BadInput(
             f"span '{text}' ends at slot {last}, but the data have {have}; allowed: {begin}:{begin + slots}."
         )

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dpcrowd.errors import BadInput, MissingExtra
+from dpcrowd.errors import BadInput, MissingExtra, counted
 from dpcrowd.sim.data.first_line import has_names, no_header_note
 
 __all__ = [
@@ -93,9 +93,7 @@ def read_text(path: Path) -> str:
 
 def _must_be_file(path: Path) -> None:
     if not path.exists():
-        raise BadInput(
-            f"file '{path}' does not exist; give a CSV or Parquet file, or a name that 'dpcrowd data' lists."
-        )
+        raise BadInput(f"file '{path}' does not exist; give the path of a CSV or Parquet file.")
     if path.is_dir():
         raise BadInput(f"'{path}' is a folder; give the path of a CSV or Parquet file in it.")
 
@@ -141,13 +139,13 @@ def _csv(path: Path, *, skip_blank: bool, header: bool | None) -> Table:
         rows.pop()
         numbers.pop()
     if not rows:
-        raise BadInput(f"{path.name} is empty; expected a header and one line for each slot.")
+        raise BadInput(f"{path.name} is empty; expected a header and one line for each slot, or each slot and region.")
     width = len(rows[0])
     for row, number in zip(rows, numbers, strict=True):
         if len(row) != width:
             raise BadInput(
-                f"{path.name} line {number} has {len(row)} cells, the first line has {width}; allowed: the same number "
-                "in every line. Fill in the cells that are missing, or take the line out."
+                f"{path.name} line {number} has {counted(len(row), 'cell')}, the first line has {width}; allowed: the "
+                "same number in every line. Fill in the cells that are missing, or take the line out."
             )
     names = tuple(cell.strip() for cell in rows[0])
     notes: tuple[str, ...] = ()
@@ -207,5 +205,5 @@ def _parquet(path: Path) -> Table:
         raise BadInput(f"{path.name} is not a Parquet file that can be read: {reason}") from None
     rows = list(zip(*columns.values(), strict=True))
     if not rows:
-        raise BadInput(f"{path.name} is empty; expected one row for each slot.")
+        raise BadInput(f"{path.name} is empty; expected one row for each slot, or each slot and region.")
     return Table(path.name, tuple(str(name) for name in columns), rows, range(1, len(rows) + 1), "row")

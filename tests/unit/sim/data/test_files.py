@@ -84,11 +84,23 @@ def test_gzip_and_short_slots(tmp_path: Path) -> None:
         ("week,a,\n2020-01-04,1,2\n", r"column 3 has no name"),
         (
             "a,b\n1,2\n3\n",
-            r"line 3 has 1 cells, the first line has 2; allowed: the same number in every line\. Fill in",
+            r"line 3 has 1 cell, the first line has 2; allowed: the same number in every line\. Fill in",
         ),
         ("a,b\n1,2\n\n3,4\n", r"line 3 has 0 cells"),
         ("a,b\n1,2\n3,\n", r"line 3, column 'b' is empty; fill it in"),
-        ("a,b\n1,2\n3,nan\n", r"line 3, column 'b' is NaN"),
+        ("a,b\n1,2\n3,nan\n", r"line 3, column 'b' is NaN; fill it in \(0 if nobody was there, else an estimate"),
+        (
+            "a,b\n1,\n,NaN\n2,2\n",
+            r"line 2, column 'b' is empty, as are 2 more of 6 counts \(line 3, column 'a'; line 3, column 'b'\); fill ",
+        ),
+        (
+            "a,b\n1,\n3,4\n,4\n",
+            r"column 'b' is empty, as is 1 more of 6 counts \(line 4, column 'a'\); fill them in \(0",
+        ),
+        (
+            "a\nNaN\n" + " \n" * 5 + "7\n",
+            r"line 2, .* is NaN, as are 5 more of 7 counts \(.*; line 5, .*; and 2 more\)",
+        ),
         ("a,b\n1,2\n-3,4\n", r"line 3, column 'a' is -3; a count cannot be negative"),
         ("a,b\n1,2\n-0.5,4\n", r"line 3, column 'a' is -0\.5; a count cannot be negative"),
         ("a,b\n1,2.5\n3,4\n", r"line 2, column 'b' is 2\.5, a fraction.*--round"),
