@@ -26,6 +26,8 @@ const { Tiles } = await load("tiles.ts");
 globalThis.matchMedia = () => ({ matches: false, addEventListener: () => undefined });
 const { helpLink, helpName } = await load("help.tsx");
 const { roamingCost } = await load("privacy.tsx");
+const { calibrationNote, isOff } = await load("health.tsx");
+const { shareRows } = await load("settings.tsx");
 
 function columns(first, last, { regions = ["north"], value = (slot) => slot, epsilon = 0.1 } = {}) {
   const slots = Array.from({ length: last - first + 1 }, (_, place) => first + place);
@@ -228,4 +230,28 @@ test("links of the documentation lead to pages that the server has", () => {
   assert.equal(helpLink("../src/secret.py", pages), null);
   assert.equal(helpLink("javascript:alert(1)", pages), null);
   assert.deepEqual([helpName("/help"), helpName("/help/privacy"), helpName("/"), helpName("/help/a.md")], ["index", "privacy", null, null]);
+});
+
+test("the calibration says what limits it, and never that there is too little beside clear evidence", () => {
+  const quality = { verdict: "narrow", text: "", coverage: 0.23, calibration: 9, values: 48, needed: 200, caveats: [], suspected: [] };
+  assert.match(calibrationNote(quality), /too narrow; 95% should be inside, of 48 values/);
+  assert.match(calibrationNote({ ...quality, verdict: "unknown", coverage: 0.9 }), /too early to say: 48 values of other servers, 200 are needed/);
+  const doubtful = { ...quality, verdict: "unknown", caveats: ["suspected"], suspected: ["a", "d"] };
+  assert.match(calibrationNote(doubtful), /nobody can say while a, d cannot be believed/);
+  assert.ok(isOff(doubtful));
+  const far = { ...quality, verdict: "calibrated", caveats: ["far-off"], suspected: ["d"] };
+  assert.match(calibrationNote(far), /about right, but some values were far off; .*, without d/);
+  assert.ok(isOff(far));
+  const earlier = { verdict: "calibrated", text: "", coverage: 0.95, calibration: 1, values: 400 };
+  assert.ok(!isOff(earlier));
+});
+
+test("learned shares that differ most from the public ones come first", () => {
+  const places = [{ name: "a", share: 0.25, shares: { north: 0.3 } }, { name: "b", share: 0.25 }];
+  const learned = [
+    { server: "a", region: "north", share: 0.31, deviation: 0.01 }, { server: "b", region: "north", share: 0.4, deviation: 0.01 },
+    { server: "a", region: "south", share: 0.25, deviation: 0 },
+  ];
+  const rows = shareRows(learned, places);
+  assert.deepEqual(rows.map((one) => [one.server, one.region, one.public]), [["b", "north", 0.25], ["a", "north", 0.3], ["a", "south", 0.25]]);
 });

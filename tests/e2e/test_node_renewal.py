@@ -45,10 +45,13 @@ def _next_revision(trial: Trial, pins: list[str]) -> int:
         told = trial.ask(name, "/v1/admin/reload", b"", token=trial.tokens[name]["admin"])
         assert told.status == 200, told.text
         assert f"revision {number} takes over with slot {first}" in told.json["text"]
+        assert f"changed: keys of {MINE} " in told.json["text"], "whoever takes it reads what it changes"
     until(
         lambda: all(trial.ask(name, "/v1/network").json["revision"] == number for name in trial.files),
         f"revision {number}",
     )
+    for name in trial.files:
+        assert f"revision {number} after revision {number - 1}: changed: keys of {MINE} " in trial.log(name)
     return number
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from page_support import WIDE, Crowd, Opened, RelayCrowd, browser, served
+from page_support import WIDE, Crowd, DoubtfulCrowd, Opened, RelayCrowd, browser, served
 
 __all__ = ["browser"]
 
@@ -122,6 +122,43 @@ def test_whose_word_the_estimate_is_and_who_contradicted(relay: Opened) -> None:
     assert "The estimate began with the word of agrees, of slot 17" in relay.page.locator("#joined").inner_text()
     notices = relay.page.locator("#notices").inner_text()
     assert "the states of signed-twice, too-high contradicted each other, or the one that was taken" in notices
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_server_that_suspects_itself_says_so_and_what_it_assumes(browser: Any, width: int) -> None:
+    """The log of a server named it, and its page called it well; nothing showed whether it learns, or which shares."""
+    with served(DoubtfulCrowd(8, 200)) as (address, _):
+        opened = Opened(browser, address, width=width)
+        opened.wait_for("document.querySelector('#notices')?.textContent.includes('Calibration:')")
+        notices = opened.page.locator("#notices").inner_text()
+        assert "This server itself is suspected: since slot 179 its records disagree" in notices
+        assert "Its share in network.toml, or that of a region, may not be what it counts" in notices
+        assert "Calibration: nobody can say whether the intervals are right." in notices
+        row = opened.page.locator("#servers [data-server='a']")
+        assert row.get_attribute("data-state") == "warn"
+        assert "this server; since slot 179 its records disagree" in row.inner_text()
+        assert "a (this server), too-high" in opened.page.locator("#network-summary").inner_text()
+        note = opened.page.locator("#calibration").inner_text()
+        assert "nobody can say while a, too-high cannot be believed" in note
+        assert "in the last 24 slots" in opened.page.locator("#privacy").inner_text()
+        settings = opened.page.locator("#settings")
+        assert "published by the city" not in settings.inner_text(), "it is folded"
+        settings.locator("summary").click()
+        text = settings.inner_text()
+        for part in (
+            "published by the city",
+            "yes: from releases",
+            "0.05: this part",
+            "wrong by 10%",
+            "as of slot 183",
+        ):
+            assert part in text
+        first = opened.page.locator("#learned-shares tbody tr").first.inner_text().split("\t")
+        assert first == ["a", "region 0000", "20.0%", "30.0% ±2.0%"]
+        assert opened.page.evaluate(WIDE) == []
+        opened.shot(f"doubtful-{width}")
+        assert (opened.complaints, opened.outside) == ([], [])
+        opened.close()
 
 
 def test_a_number_explains_itself_and_leads_to_the_documentation(relay: Opened) -> None:

@@ -65,6 +65,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = NETWORK
         elif self.path == "/v1/budget":
             answer = BUDGET
+        elif self.path == "/v1/quality":
+            answer = {"verdict": "calibrated", "text": "the intervals are about right."}
         elif token != "Bearer secret-secret-secret":
             status, answer = 401, {"error": {"reason": "no-token", "text": "send a token."}}  # type: ignore[dict-item]
         content = b"<html>" if self.server.junk else json.dumps(answer).encode()

@@ -24,7 +24,14 @@ import pytest
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.page_views import NeighbourHistory, RecordHistory, ServerPlace, Topology
 from dpcrowd.node.api.serve import make_server
-from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, ServerStatus
+from dpcrowd.node.api.views import (
+    BudgetView,
+    LearnedShare,
+    NeighbourStatus,
+    NetworkStatus,
+    QualityView,
+    ServerStatus,
+)
 from dpcrowd.node.config.samples import sample_network, sample_node
 from dpcrowd.node.config.tokens import TokensSection, token_hash
 from dpcrowd.node.keys.signing import key_of_certificate
@@ -357,6 +364,44 @@ class RelayCrowd(Crowd):
 
         return NeighbourHistory(
             region=region, slots=[], neighbours={}, records={"agrees": records(1.01), "too-high": records(1.3)}
+        )
+
+
+class DoubtfulCrowd(RelayCrowd):
+    """The same network, which learns shares and suspects this very server, too, so that nobody knows who is right."""
+
+    async def network(self, *, operator: bool) -> NetworkStatus:
+        status = await super().network(operator=operator)
+        first, *others = status.servers
+        own = msgspec.structs.replace(first, suspected_since=self.last - 20)
+        return msgspec.structs.replace(
+            status,
+            servers=[own, *others],
+            model_data="counts.csv",
+            model_source="published by the city",
+            learn=True,
+            turnover=0.05,
+            share_width=0.1,
+        )
+
+    def quality(self) -> QualityView:
+        shares = [
+            LearnedShare(server=name, region=region, share=0.3 - 0.02 * place, deviation=0.01, slot=self.last - 16)
+            for place, name in enumerate(self.names_of_servers)
+            for region in self.names
+        ]
+        text = "nobody can say whether the intervals are right."
+        return QualityView(
+            verdict="unknown",
+            text=text,
+            caveats=["suspected"],
+            suspected=["a", "too-high"],
+            suspected_share=0.4,
+            coverage=0.96,
+            calibration=1.1,
+            values=280,
+            window=100,
+            learned_shares=shares,
         )
 
 

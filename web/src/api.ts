@@ -31,6 +31,7 @@ export interface NetworkStatus {
   refused_messages: Record<string, number>; servers?: ServerReport[]; lag?: number | null;
   messages_sent?: Record<string, number>; joined_from?: string[]; joined_slot?: number | null;
   join_disagreement?: string[];
+  model_data?: string | null; model_source?: string | null; learn?: boolean; turnover?: number | null; share_width?: number | null;
 }
 export interface Budget {
   guarantee: string; kind: "window" | "finite"; length: number; epsilon: number; spent: number; blocked: number;
@@ -39,14 +40,17 @@ export interface Budget {
   samples: boolean; waits_for: string | null; text: string;
 }
 export interface Topology {
-  servers: { name: string; share: number }[]; links: [string, string][]; population: number; scheme: string;
+  servers: { name: string; share: number; shares?: Record<string, number> }[]; links: [string, string][]; population: number; scheme: string;
   users: "pinned" | "roaming"; servers_per_slot: number; regions_per_slot: number;
   coordinates: Record<string, [number, number]>; map: boolean;
 }
 /** The running calibration of a server's intervals. */
 export interface Quality {
   verdict: "calibrated" | "narrow" | "wide" | "unknown"; text: string; coverage: number | null; calibration: number | null; values: number;
+  needed?: number; caveats?: string[]; suspected?: string[]; learned_shares?: LearnedShare[];
 }
+/** The share of a server in a region that records have shown, as of a slot. */
+export interface LearnedShare { server: string; region: string; share: number; deviation: number; slot?: number | null }
 export interface Readiness { ready: boolean; problems: string[]; warnings?: string[] }
 /** What only a demo knows; see `dpcrowd.demo.truth`. */
 export interface DemoColumns {

@@ -7,7 +7,16 @@ import type { Server } from "./server";
 
 const VERDICTS = { calibrated: "about right", narrow: "intervals are too narrow", wide: "intervals are far too wide", unknown: "" };
 
-export function isOff(quality: Quality): boolean { return quality.verdict === "narrow" || quality.verdict === "wide"; }
+export function isOff(quality: Quality): boolean { return quality.verdict === "narrow" || quality.verdict === "wide" || (quality.caveats ?? []).length > 0; }
+
+/** The verdict in a few words, with what limits it. */
+export function calibrationNote(quality: Quality): string {
+  const suspected = (quality.suspected ?? []).join(", "), values = `${plural(quality.values, "value")} of other servers`;
+  if (quality.verdict === "unknown" && (quality.caveats ?? []).includes("suspected")) return `nobody can say while ${suspected} cannot be believed; of ${values}`;
+  if (quality.verdict === "unknown") return quality.values === 0 ? "no value of another server yet" : `too early to say: ${values}, ${quality.needed ?? 200} are needed`;
+  const far = (quality.caveats ?? []).includes("far-off") ? ", but some values were far off" : "";
+  return `${VERDICTS[quality.verdict]}${far}; 95% should be inside, of ${values}${suspected === "" ? "" : `, without ${suspected}`}`;
+}
 
 export function HealthSection({ server }: { server: Server }) {
   const { metrics, network, readiness } = server;
@@ -52,6 +61,5 @@ function bound(seconds: number): string { return Number.isFinite(seconds) ? dura
 function Calibration({ server }: { server: Server }) {
   const { quality } = server;
   if (quality === null) return null;
-  const note = quality.verdict === "unknown" ? "too few records of other servers to say" : `${VERDICTS[quality.verdict]}; 95% should be inside, of ${plural(quality.values, "value")} of other servers`;
-  return <Figure label="Calibration" word="calibration" id="calibration" tone={isOff(quality) ? "warn" : ""} note={note}>{quality.coverage === null ? "–" : percent(quality.coverage, 0)}</Figure>;
+  return <Figure label="Calibration" word="calibration" id="calibration" tone={isOff(quality) ? "warn" : ""} note={calibrationNote(quality)}>{quality.coverage === null ? "–" : percent(quality.coverage, 0)}</Figure>;
 }

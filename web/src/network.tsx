@@ -5,6 +5,7 @@ import { ago, bytes, count, plural } from "./format";
 import type { Neighbour, ServerReport } from "./api";
 import type { Model } from "./model";
 import type { Server } from "./server";
+import { Settings } from "./settings";
 
 type Mark = "own" | "good" | "warn" | "bad" | "unknown";
 
@@ -22,23 +23,28 @@ export function nodesOf(model: Model, server: Server): Node[] {
   return topology.servers.map(({ name, share }) => {
     const neighbour = neighbours.get(name) ?? null, report = reports.get(name) ?? null;
     const other = model.servers.find((one) => one.name === name && one !== server);
-    const [mark, text] = name === network.server ? ownState(server)
+    const [mark, text] = name === network.server ? ownState(server, report)
       : report !== null && report.equivocation !== null ? ["bad", `broken: it signed two different records for slot ${report.equivocation}`] as const
-      : report !== null && report.suspected_since !== null ? ["warn", `since slot ${report.suspected_since} its records disagree with those of the other servers, and count less`] as const
+      : report !== null && report.suspected_since !== null ? ["warn", disagreement(report.suspected_since)] as const
       : neighbour !== null && stateOf(neighbour, network.slot)[0] !== "good" ? stateOf(neighbour, network.slot)
       : report !== null && report.missing ? ["warn", `its record of slot ${report.overdue} is missing`] as const
       : neighbour !== null ? stateOf(neighbour, network.slot)
       : report !== null && report.last_record !== null ? ["good", "its records arrive; not a neighbour of this server"] as const
       : other !== undefined ? (other.connection === "live" ? ["good", "answers; not a neighbour of this server"] as const : ["bad", "does not answer"] as const)
       : ["unknown", "not a neighbour: this server does not observe it"] as const;
-    const isBroken = text.startsWith("broken"), isSuspected = name !== network.server && !isBroken && (report?.suspected_since ?? null) !== null;
+    const isBroken = text.startsWith("broken"), isSuspected = !isBroken && (report?.suspected_since ?? null) !== null;
     return { name, share, mark, text, neighbour, report, isBroken, isSuspected };
   });
 }
 
-function ownState(server: Server): readonly [Mark, string] {
-  return server.connection === "live" ? ["own", "this server"] : ["bad", "this server does not answer"];
+/** A server judges its own records as those of the others, and may find that it is the one that disagrees. */
+function ownState(server: Server, report: ServerReport | null): readonly [Mark, string] {
+  if (server.connection !== "live") return ["bad", "this server does not answer"];
+  const since = report?.suspected_since ?? null;
+  return since === null ? ["own", "this server"] : ["warn", `this server; ${disagreement(since)}`];
 }
+
+function disagreement(slot: number): string { return `since slot ${slot} its records disagree with those of the other servers, and count less`; }
 
 function stateOf(neighbour: Neighbour, slot: number): readonly [Mark, string] {
   if (!neighbour.connected) return ["bad", "unreachable: there is no link"];
@@ -60,7 +66,7 @@ export function NetworkSection({ model, server }: { model: Model; server: Server
       <h2 id="network-title">Network</h2>
       <div class="card">
         {nodes.length > 0 && <Graph model={model} server={server} nodes={nodes} />}
-        <p class="note" id="network-summary">{plural(nodes.length, "server")}, {plural(server.topology?.links.length ?? 0, "link")}; {server.name} has {plural(network?.neighbours.length ?? 0, "neighbour")}. {down.length > 0 && <strong class="bad-text">Not reachable: {down.map((one) => one.name).join(", ")}.</strong>}{broken.length > 0 && <strong class="bad-text"> Broken: {broken.map((one) => one.name).join(", ")}.</strong>}{suspected.length > 0 && <strong> Records disagree with those of the others: {suspected.map((one) => one.name).join(", ")}.</strong>}</p>
+        <p class="note" id="network-summary">{plural(nodes.length, "server")}, {plural(server.topology?.links.length ?? 0, "link")}; {server.name} has {plural(network?.neighbours.length ?? 0, "neighbour")}. {down.length > 0 && <strong class="bad-text">Not reachable: {down.map((one) => one.name).join(", ")}.</strong>}{broken.length > 0 && <strong class="bad-text"> Broken: {broken.map((one) => one.name).join(", ")}.</strong>}{suspected.length > 0 && <strong> Records disagree with those of the others: {suspected.map((one) => one.name === server.name ? `${one.name} (this server)` : one.name).join(", ")}.</strong>}</p>
         <div class="scroll" tabIndex={0} role="region" aria-label="Servers">
           <table id="servers">
             <thead><tr><th scope="col">Server</th><th scope="col">State <About word="state" /></th><th scope="col">Last heard</th><th scope="col">Refused <About word="refusals" /></th>{nodes.some((one) => one.report !== null) && <th scope="col">Records <About word="records" /></th>}</tr></thead>
@@ -82,6 +88,7 @@ export function NetworkSection({ model, server }: { model: Model; server: Server
           {(network?.joined_from ?? []).length > 0 && <span id="joined">The estimate began with the word of {network!.joined_from!.join(", ")}, of slot {network!.joined_slot} <About word="joined" />. </span>}
           {reasons.length === 0 ? "No message was refused." : `Refused in total: ${reasons.map(([reason, number]) => `${number} ${reason}`).join(", ")}.`}
         </p>
+        <Settings server={server} />
       </div>
     </section>
   );

@@ -31,9 +31,9 @@ export function PrivacySection({ model, server }: { model: Model; server: Server
         <Guarantee text={budget.guarantee} />
         <h3>What was spent, slot by slot</h3>
         {history !== null && <Spending history={history} limit={budget.epsilon} window={budget.kind === "window" ? budget.length : 0} />}
-        <h3>What a user would have paid at most</h3>
+        <h3>What a user would have paid at most in {budget.kind === "window" ? `the last ${budget.length} slots` : "the horizon so far"}</h3>
         {history !== null && topology !== null && <UserCosts model={model} server={server} history={history} slot={slot} />}
-        <p class="note">Paid since the ledger began, by all networks that share it: ε = {epsilon(budget.total_spent)}.</p>
+        <p class="note">{budget.kind === "window" && "Over a longer time a user pays more, up to ε in every window. "}Paid since the ledger began, by all networks that share it: ε = {epsilon(budget.total_spent)}.</p>
       </div>
     </section>
   );

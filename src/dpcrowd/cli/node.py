@@ -104,7 +104,8 @@ def status(file: Path, token: str | None, as_json: bool, timeout: float) -> int:
     ready = ask(config, "/readyz", timeout=timeout, accept=(200, 503))
     network = ask(config, "/v1/network", token=token, timeout=timeout)
     budget_view = ask(config, "/v1/budget", token=token, timeout=timeout)
-    show_status(ready, network, budget_view, as_json=as_json)
+    quality = ask(config, "/v1/quality", token=token, timeout=timeout, accept=(200, 404))  # 404: an earlier version
+    show_status(ready, network, budget_view, quality, as_json=as_json)
     return 0 if ready["ready"] else 1
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcrowd.cli.console import plain
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 
 if TYPE_CHECKING:
     from dpcrowd.node.config import NetworkConfig
@@ -82,10 +82,13 @@ def show_proofs(content: bytes, network: NetworkConfig, *, as_json: bool) -> int
     return 0 if all(row["valid"] for row in rows) else 1
 
 
-def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str, Any], *, as_json: bool) -> None:
-    """Print readiness, network, neighbours and budget in a few lines."""
+def show_status(
+    ready: dict[str, Any], network: dict[str, Any], budget: dict[str, Any], quality: dict[str, Any], *, as_json: bool
+) -> None:
+    """Print readiness, network, neighbours, budget and calibration in a few lines."""
     if as_json:
-        click.echo(json.dumps({"ready": ready, "network": network, "budget": budget}, indent=2))
+        answers = {"ready": ready, "network": network, "budget": budget, "quality": quality}
+        click.echo(json.dumps(answers, indent=2))
         return
     rows = [
         ("server", f"{network['server']} of '{network['network']}', dpcrowd {network['version']}"),
@@ -97,6 +100,7 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
         *_crowd(network),
         ("neighbours", _neighbours(network["neighbours"])),
         ("budget", _budget_line(budget)),
+        *_calibration(quality),
         *_joined(network),
         *_sent(network.get("messages_sent", {})),
     ]
@@ -113,17 +117,23 @@ def _scheme(network: dict[str, Any], budget: dict[str, Any]) -> list[tuple[str, 
     name, reach = network.get("scheme", ""), network.get("reach")
     if not name or reach is None:
         return [("scheme", name)] if name else []
-    links = "to every server" if reach == "all" else "1 link" if reach == 1 else f"{reach} links"
-    samples = f"{network['samples']} sample{'' if network['samples'] == 1 else 's'} per {budget['length']} slots"
-    return [("scheme", f"{name}: {samples}; records travel {links}, and may be {network['lag']} slots late")]
+    links = "to every server" if reach == "all" else counted(reach, "link")
+    samples = f"{counted(network['samples'], 'sample')} per {counted(budget['length'], 'slot')}"
+    return [("scheme", f"{name}: {samples}; records travel {links}, and may be {counted(network['lag'], 'slot')} late")]
 
 
 def _model(network: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return a line on the process model, with its source as what it is: an assertion."""
-    data, source = network.get("model_data"), network.get("model_source")
-    if source is None:
-        return []
-    return [("model", f"fitted on '{data}'; why it costs no budget is asserted by the operators: \"{source}\"")]
+    """Return lines on the process model, with its source as what it is: an assertion, and whether servers learn."""
+    data, source, learn = network.get("model_data"), network.get("model_source"), network.get("learn")
+    rows = []
+    if source is not None:
+        text = f"fitted on '{data}'; why it costs no budget is asserted by the operators: \"{source}\""
+        rows.append(("model", text))
+    if learn:
+        rows.append(("learn", "yes: servers learn from releases how well the model fits"))
+    elif source is not None and learn is not None:
+        rows.append(("learn", "no: servers take the model as it is"))
+    return rows
 
 
 def _crowd(network: dict[str, Any]) -> list[tuple[str, str]]:
@@ -135,9 +145,11 @@ def _crowd(network: dict[str, Any]) -> list[tuple[str, str]]:
     if turnover is not None:
         rows.append(("turnover", f"{turnover:g}: this part of a server's users is replaced per slot"))
     if width is not None:
-        use = f"servers learn shares; public ones may be wrong by {width:.0%}" if width else "public shares are right"
-        meeting = ", and sample together with others in turn" * bool(network.get("meetings"))
-        rows.append(("share width", f"{width:g}: {use}{meeting}"))
+        use = "public shares are right"
+        if width:
+            meeting = ", and each server samples together with others in turn" * bool(network.get("meetings"))
+            use = f"public shares may be wrong by {width:.0%}; servers learn them{meeting}"
+        rows.append(("share width", f"{width:g}: {use}"))
     return rows
 
 
@@ -164,6 +176,14 @@ def _neighbours(neighbours: Sequence[dict[str, Any]]) -> str:
     ]
     count = f"{len(neighbours) - len(away)} of {len(neighbours)} connected"
     return f"{count}: {', '.join(away)}" if away else count
+
+
+def _calibration(quality: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a line on the intervals, or nothing if the node has no verdict."""
+    verdict, text = quality.get("verdict"), quality.get("text", "")
+    if verdict is None:
+        return []
+    return [("calibration", f"unknown: {text}" if verdict == "unknown" else text)]
 
 
 def _joined(network: dict[str, Any]) -> list[tuple[str, str]]:
@@ -196,11 +216,12 @@ def _servers(network: dict[str, Any]) -> list[tuple[str, str]]:
         if one["missing"]:
             rows.append(("missing", f"{one['name']}: its record of slot {one['overdue']} has not come"))
         elif is_overdue(one["overdue"], network["slot"]):
-            late = f"it counts if it is at most {network['lag']} slots late"
+            late = f"it counts if it is at most {counted(network['lag'], 'slot')} late"
             rows.append(("overdue", f"{one['name']}: its record of slot {one['overdue']} has not come yet; {late}"))
         if one["suspected_since"] is not None:
             text = "its records count less, since they disagree with those of others"
-            rows.append(("suspected", f"{one['name']}: from slot {one['suspected_since']} on {text}"))
+            own = " (this server)" if one["name"] == network["server"] else ""
+            rows.append(("suspected", f"{one['name']}{own}: from slot {one['suspected_since']} on {text}"))
         if one["equivocation"] is not None:
             rows.append(("two records", f"{one['name']}: signed two different ones for slot {one['equivocation']}"))
     return rows
@@ -244,7 +265,7 @@ def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _budget_line(view: dict[str, Any]) -> str:
-    span = f"the last {view['length']} slots" if view["kind"] == "window" else f"a horizon of {view['length']} slots"
+    span = f"{'the last' if view['kind'] == 'window' else 'a horizon of'} {counted(view['length'], 'slot')}"
     blocked = f", {view['blocked']:g} blocked" if view.get("blocked") else ""
     return f"ε={view['spent']:g} of {view['epsilon']:g} in {span}{blocked}, {view['remaining']:g} left"
 

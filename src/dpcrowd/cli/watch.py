@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 
 if TYPE_CHECKING:
     from dpcrowd.cli.watch_nodes import NodeWatch
@@ -91,8 +91,8 @@ def _tokens(urls: Sequence[str], token: str | None, files: Sequence[Path]) -> li
         return [_checked(token, "--token or DPCROWD_TOKEN") if token is not None else None] * len(urls)
     if len(files) not in (1, len(urls)):
         raise BadInput(
-            f"--token-file is given {len(files)} times for {len(urls)} nodes; allowed: once for all of them, or once "
-            "per node."
+            f"--token-file is given {counted(len(files), 'time')} for {counted(len(urls), 'node')}; allowed: once for "
+            "all of them, or once per node."
         )
     tokens: list[str | None] = []
     for path in files:

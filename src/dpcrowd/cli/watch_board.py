@@ -18,6 +18,7 @@ import msgspec
 from dpcrowd.cli.console import plain
 from dpcrowd.cli.node_show import is_overdue
 from dpcrowd.cli.watch_nodes import NodeState, SlotEstimates
+from dpcrowd.client.views import Quality
 
 __all__ = ["WatchBoard", "as_json_line", "sparkline"]
 
@@ -54,6 +55,7 @@ class WatchBoard:
         most = None if height is None else max(2, (height - 8) // 2)
         spare = None if height is None or most is None else _spare_lines(states, height, most)
         lines += _server_lines(states, now, width, most, spare)
+        lines += _calibration_lines(states, width)
         lines.append(Text(""))
         room = None if height is None else max(_LEAST_REGIONS, height - len(lines) - 3)
         lines += _region_lines(states, width, room)
@@ -82,6 +84,7 @@ def as_json_line(state: NodeState) -> str:
             "total": _interval_of(total, total_half),
             "estimates": [{"region": region, **_interval_of(value, half)} for region, value, half in rows],
             "budget": state.budget,
+            "quality": state.quality,
             "network": state.network,
         }
     ).decode()
@@ -131,7 +134,8 @@ def _spare_lines(states: Sequence[NodeState], height: int, most: int) -> int:
     """Return how many lines sentences on servers may take beyond their first, so that the usual regions still fit."""
     regions = {name for state in states if state.last is not None for name in state.last.regions}
     servers = 1 + min(len(states), most)
-    return max(0, height - 4 - servers - (2 + min(len(regions), _USUAL_REGIONS)) - 2)
+    calibration = any(state.quality is not None for state in states)
+    return max(0, height - 4 - servers - calibration - (2 + min(len(regions), _USUAL_REGIONS)) - 2)
 
 
 def _server_lines(
@@ -205,6 +209,31 @@ def _state_of(state: NodeState, now: datetime) -> tuple[str, str]:
     neighbours, is_well = _neighbours(state)
     style = "" if state.ready.ready and is_well else "yellow" if state.ready.ready else "red"
     return f"{'yes' if state.ready.ready else 'NO':<5}  {gauge:<27}  {neighbours}", style
+
+
+def _calibration_lines(states: Sequence[NodeState], width: int) -> list[Any]:
+    """Return a line on the intervals of all servers, the wrong ones first; none if no server says anything of them."""
+    from rich.text import Text
+
+    known = [(state.name, state.quality) for state in states if state.quality is not None and state.away_since is None]
+    if not known:
+        return []
+    known.sort(key=lambda one: not _is_off(one[1]))  # stable: the end of a long line is cut
+    parts = [f"{plain(name)} {_verdict(quality)}" for name, quality in known]
+    style = "yellow" if any(_is_off(quality) for _, quality in known) else ""
+    return [Text(_cut(f"intervals: {'; '.join(parts)}", width), style)]
+
+
+def _is_off(quality: Quality) -> bool:
+    return quality.verdict == "narrow" or bool(quality.caveats)
+
+
+def _verdict(quality: Quality) -> str:
+    """Return the verdict on a server's intervals in a few words."""
+    word = {"calibrated": "about right", "narrow": "TOO NARROW", "wide": "wide", "unknown": "unknown"}[quality.verdict]
+    word += ", some values far off" * ("far-off" in quality.caveats)
+    word += f", without {plain(', '.join(quality.suspected))}" if quality.suspected else ""
+    return word if quality.coverage is None else f"{word} ({quality.coverage:.0%} of {quality.values} inside)"
 
 
 def _gauge(used: float, limit: float) -> str:

@@ -16,7 +16,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.client.client import Client
 from dpcrowd.client.errors import NodeError, NotAllowed, RequestRefused
 from dpcrowd.client.tables import Estimates
-from dpcrowd.client.views import Budget, Network, Ready
+from dpcrowd.client.views import Budget, Network, Quality, Ready
 
 __all__ = ["KEPT_SLOTS", "NodeState", "NodeWatch", "SlotEstimates"]
 
@@ -52,6 +52,7 @@ class NodeState:
     """What is known of a node.
 
     releases    the last releases, oldest first
+    quality     its calibration; None: it has not answered, or is of a version that has none
     away_since  since when it has not answered, or has answered in this way only; None: it has answered as it should
     problem     why it did not answer, or what it refused
     refused     whether it answered, but does not accept the token
@@ -63,6 +64,7 @@ class NodeState:
     budget: Budget | None = None
     ready: Ready | None = None
     releases: tuple[SlotEstimates, ...] = field(default=())
+    quality: Quality | None = None
     away_since: datetime | None = None
     problem: str = ""
     refused: bool = False
@@ -102,7 +104,7 @@ class NodeWatch:
         """Ask for everything once; a failure is part of the state."""
         try:
             network, budget, ready = self._client.network(), self._client.budget(), self._client.ready()
-            releases = self._read_releases(network)
+            releases, quality = self._read_releases(network), self._read_quality()
         except NodeError as error:
             refused, answered = isinstance(error, NotAllowed), error.status is not None
             is_same = (self.state.refused, self.state.answered) == (refused, answered)
@@ -111,7 +113,7 @@ class NodeWatch:
                 self.state, away_since=since, problem=_problem(error), refused=refused, answered=answered
             )
         else:
-            self.state = NodeState(self.state.url, network, budget, ready, releases)
+            self.state = NodeState(self.state.url, network, budget, ready, releases, quality)
 
     def _run(self) -> None:
         while not self._over.is_set():
@@ -137,6 +139,13 @@ class NodeWatch:
         halves = self._total_halves(slots + 1)  # another release may have come meanwhile
         fresh = (replace(release, total_half=halves.get(release.slot)) for release in (*missed, *latest))
         return (*earlier, *fresh)[-slots:]
+
+    def _read_quality(self) -> Quality | None:
+        """Return the calibration; None: the node has none yet."""
+        try:
+            return self._client.quality()
+        except RequestRefused:
+            return None
 
     def _total_halves(self, slots: int) -> dict[int, float]:
         """Return half of the total's interval by slot; nothing of a node that has no history yet."""

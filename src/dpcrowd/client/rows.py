@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 from dpcrowd.node.ingest.batch import LONGEST_USER
 
 __all__ = [
@@ -143,7 +143,9 @@ def _column(name: str, values: Any, size: int) -> list[Any]:
         return [values] * size
     column = plain(values)
     if len(column) != size:
-        raise BadInput(f"{len(column)} {name} were given for {size} users; allowed: one per user, or one for all.")
+        raise BadInput(
+            f"{len(column)} {name} were given for {counted(size, 'user')}; allowed: one per user, or one for all."
+        )
     return column
 
 

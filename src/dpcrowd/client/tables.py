@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.errors import DpcrowdError, MissingExtra
+from dpcrowd.errors import DpcrowdError, MissingExtra, counted
 from dpcrowd.filters.median import median_view
 from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.node.api.page_views import History
@@ -77,7 +77,7 @@ class Estimates:
     def __repr__(self) -> str:
         slots = np.unique(self.slot)
         span = f", slots {slots[0]} to {slots[-1]}" if len(slots) else ""
-        return f"<Estimates: {len(self)} rows{span}>"
+        return f"<Estimates: {counted(len(self), 'row')}{span}>"
 
     def keys(self) -> tuple[str, ...]:
         """Return the names of the columns."""

@@ -133,6 +133,7 @@ class Network(Struct, frozen=True, kw_only=True):
     groups, turnover, share_width, meetings  of network.toml, for `relay`; None where it does not state them
     model_data     what the process model of all servers was fitted on, and `model_source`: why it costs no privacy
                    budget, as the operators assert. None: there is no model, or the node runs an earlier version
+    learn          whether servers learn how well their model fits; None: the node runs an earlier version
     region_correlation  as the model says; None: it does not, and then `groups` auto joins no regions
     messages_sent  number of messages to neighbours since the start: data, heartbeat, forward, join
     joined_from    neighbours whose word the estimate began with, of slot `joined_slot`; empty: none
@@ -165,6 +166,7 @@ class Network(Struct, frozen=True, kw_only=True):
     meetings: bool | None = None
     model_data: str | None = None
     model_source: str | None = None
+    learn: bool | None = None
     region_correlation: float | None = None
     servers: list[NetworkServer] = []
     messages_sent: dict[str, int] = {}
@@ -183,23 +185,31 @@ class RegionQuality(Struct, frozen=True, kw_only=True):
 
 
 class LearnedShare(Struct, frozen=True, kw_only=True):
-    """The share of one server in one region that a node has learned, and the standard deviation of its error."""
+    """The share of one server in one region that a node has learned, and the standard deviation of its error.
+
+    slot  as of which slot, `lag` slots back; None: no slot is final yet, or the node runs an earlier version
+    """
 
     server: str
     region: str
     share: float
     deviation: float
+    slot: int | None = None
 
 
 class Quality(Struct, frozen=True, kw_only=True):
     """Whether the intervals of the node are as wide as they should be, by the records of other servers.
 
-    verdict      `text` says it as a sentence; "unknown": too few records were compared
+    verdict      `text` says it as a sentence; "unknown": too few records were compared, or too many servers are
+                 suspected
+    caveats      what limits the verdict: "far-off" if it is "calibrated", but some values were far off, "suspected" if
+                 servers with a tenth of the shares or more are
+    suspected    servers whose records are left out, and `suspected_share`: their part of all public shares
     coverage     share of normalised innovations within 1.96, about 0.95 if all is well; None: there are none
     calibration  their mean square, about 1 if all is well; None: there are none
     values       number of innovations, one per record and region, in `slots` of the last `window` slots
-    needed       number of values that a verdict needs, which will be there about slot `verdict_slot`; None: they are
-                 there, or nobody knows when
+    needed       number of values that a verdict needs, unless intervals are evidently too narrow; they will be there
+                 about slot `verdict_slot`. None: they are there, or nobody knows when
     sums         how many of them are of the sum of several regions; they are in none of `regions`
     since_slot   first slot that was counted; None: none yet
     learned_shares  by server and region, if the node learns them from records
@@ -207,6 +217,9 @@ class Quality(Struct, frozen=True, kw_only=True):
 
     verdict: Literal["calibrated", "narrow", "wide", "unknown"]
     text: str
+    caveats: list[str] = []
+    suspected: list[str] = []
+    suspected_share: float = 0.0
     coverage: float | None = None
     calibration: float | None = None
     values: int = 0

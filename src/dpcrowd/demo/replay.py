@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcrowd.demo.crowd import CrowdModel, Present, crowd_model
-from dpcrowd.errors import BadInput, MissingExtra, unknown_name
+from dpcrowd.errors import BadInput, MissingExtra, counted, unknown_name
 from dpcrowd.plugins import find_plugin, installed
 from dpcrowd.sim.data.checkins import SECOND, CheckIns, checkin_columns, checkins_from_table, slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
@@ -60,7 +60,7 @@ class Replay:
     @property
     def note(self) -> str:
         start = f" from slot {self.first:,} on" if self.first else ""
-        return f"{self.name}: {self.people:,} {self.kind} in {len(self.entries):,} slots, replayed{start}"
+        return f"{self.name}: {self.people:,} {self.kind} in {counted(len(self.entries), 'slot')}, replayed{start}"
 
     @cached_property
     def model(self) -> CrowdModel:

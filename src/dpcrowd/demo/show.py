@@ -18,6 +18,7 @@ import msgspec
 from dpcrowd.demo.files import DemoNetwork
 from dpcrowd.demo.node_client import Total
 from dpcrowd.demo.run import SlotRow
+from dpcrowd.errors import counted
 
 __all__ = ["Board", "Score", "as_json", "as_text"]
 
@@ -82,10 +83,11 @@ class Score:
 
     def __str__(self) -> str:
         if not self.estimates:
-            return f"{_slots(self.slots)}, no estimates yet."
+            return f"{counted(self.slots, 'slot')}, no estimates yet."
         return (
-            f"{_slots(self.slots)}: mean error {self.error / self.estimates:.1%} of the truth; the 95% intervals "
-            f"contained the truth in {self.inside} of {self.estimates} estimates ({self.inside / self.estimates:.0%})."
+            f"{counted(self.slots, 'slot')}: mean error {self.error / self.estimates:.1%} of the truth; the 95% "
+            f"intervals contained the truth in {self.inside} of {self.estimates} estimates "
+            f"({self.inside / self.estimates:.0%})."
         )
 
 
@@ -105,7 +107,7 @@ class Board:
 
     @property
     def about(self) -> str:
-        promise = f"each server promises ε = {self.network.epsilon} in any {self.network.window} slots"
+        promise = f"each server promises ε = {self.network.epsilon} in any {counted(self.network.window, 'slot')}"
         return f"{self.note}; {promise} (complete text: /v1/budget)."
 
     @property
@@ -117,10 +119,10 @@ class Board:
             f"slots, and the {servers} servers sent {score.messages:,} messages"
         )
         if not score.estimates:
-            return f"{_slots(score.slots)} without an estimate whose truth is known; {price}."
+            return f"{counted(score.slots, 'slot')} without an estimate whose truth is known; {price}."
         return (
-            f"In {_slots(score.scored)} the estimates were off by {score.error / score.estimates:.1%} on average, "
-            f"{score.inside / score.estimates:.0%} of the 95% intervals contained the truth, {price}."
+            f"In {counted(score.scored, 'slot')} the estimates were off by {score.error / score.estimates:.1%} on "
+            f"average, {score.inside / score.estimates:.0%} of the 95% intervals contained the truth, {price}."
         )
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
@@ -228,10 +230,6 @@ def _short_interval(total: Total) -> str:
 
 def _estimate(total: Total) -> str:
     return "–" if total.estimate is None else f"{total.estimate:,.0f}"
-
-
-def _slots(number: int) -> str:
-    return f"{number} slot{'' if number == 1 else 's'}"
 
 
 def _truth(number: int | None) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.errors import counted
 from dpcrowd.filters import ProcessModel, default_gain
 from dpcrowd.network.hearing import inbox_hearing
 from dpcrowd.node.config import NetworkConfig
@@ -96,13 +97,15 @@ def schedule_warning(network: NetworkConfig, server: str) -> str | None:
         return None
     what, name = ("window", "dpcrowd-w") if guarantee.kind == "window" else ("horizon", "dpcrowd")
     crowd = "of this population" if network.fitted is None else "as the process model expects it"
+    spent_at = expected.spent_at % length
+    reaches = ", which reaches into the next window" if spent_at + expected.standstill > length else ""
     instead = f'name = "{name}", sampling = "fixed", interval = {best_interval(network, server)}'
     return (
         f"the budget will not last: with an invented crowd {crowd}, scheme '{network.method.name}' can pay for no more "
-        f"samples after {expected.spent_at} of the {length} slots of its {what}, and stands still for up "
-        f"to {expected.standstill} slots in a row ({_lasting(expected.standstill * network.clock().length_ns)}), in "
-        f"which estimates fall behind. Write in [scheme]: {instead}; each sample then has an equal part of "
-        f"ε={format_epsilon(guarantee.total)}. A network that has begun can change its scheme to relay by a "
+        f"samples after {spent_at} of the {counted(length, 'slot')} of its {what}, and stands still for up to "
+        f"{counted(expected.standstill, 'slot')} in a row ({_lasting(expected.standstill * network.clock().length_ns)}"
+        f"{reaches}). Meanwhile estimates fall behind. Write in [scheme]: {instead}; each sample then has an equal "
+        f"part of ε={format_epsilon(guarantee.total)}. A network that has begun can change its scheme to relay by a "
         "revision; any other scheme needs a new network, with an id of its own."
     )
 
@@ -187,6 +190,8 @@ def _until_end(length: int, slots: int, still: int) -> int:
 
 def _lasting(nanoseconds: int) -> str:
     hours = nanoseconds / _HOUR
+    if hours < 1 / 30:
+        return f"{nanoseconds / 10**9:.3g} s"
     if hours < 2:
         return f"{hours * 60:.3g} minutes"
     return f"{hours:.3g} hours" if hours < 48 else f"{hours / 24:.3g} days"

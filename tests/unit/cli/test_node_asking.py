@@ -45,6 +45,7 @@ def test_status_shows_and_its_code_says_ready(file: Path, node: Node, capsys: py
     code, out, _ = run(capsys, "status", str(file))
     assert code == 0
     assert "1 of 2 connected" in out
+    assert "calibration the intervals are about right." in out
     assert "ε=0.25 of 1 in the last 100 slots, 0.75 left" in out
     node.warnings = ["the certificate of 'server-1' expires in 3 days."]
     code, out, _ = run(capsys, "status", str(file))
@@ -55,7 +56,9 @@ def test_status_shows_and_its_code_says_ready(file: Path, node: Node, capsys: py
     assert code == 1
     assert "no: full." in out
     code, out, _ = run(capsys, "status", str(file), "--json")
-    assert json.loads(out) == {"ready": {"ready": False, "problems": ["full."]}, "network": NETWORK, "budget": BUDGET}
+    read = json.loads(out)
+    assert read.pop("quality")["verdict"] == "calibrated"
+    assert read == {"ready": {"ready": False, "problems": ["full."]}, "network": NETWORK, "budget": BUDGET}
 
 
 @pytest.mark.slow

@@ -14,12 +14,13 @@ BUDGET = {"kind": "window", "length": 10, "epsilon": 1.0, "spent": 0.25, "remain
 
 
 def printed(servers: list[ServerStatus], capsys: pytest.CaptureFixture[str], **more: Any) -> list[str]:
+    more_quality = more.pop("quality", {})
     status = NetworkStatus(
         network="n", server="a", version="0", revision=1, digest="00", epoch="2026-01-01T00:00:00Z", slot_seconds=60.0,
         grace_seconds=5.0, slot=100, regions=["north"], neighbours=more.pop("neighbours", []), servers=servers, **more,
     )  # fmt: skip
     network: dict[str, Any] = msgspec.to_builtins(status)
-    show_status({"ready": True, "problems": []}, network, BUDGET, as_json=False)
+    show_status({"ready": True, "problems": []}, network, BUDGET, more_quality, as_json=False)
     return capsys.readouterr().out.splitlines()
 
 
@@ -75,12 +76,33 @@ def test_settings_of_the_crowd_are_shown_where_they_are_stated(capsys: pytest.Ca
     assert lines[5:8] == [
         "groups      auto: small regions share one draw of noise, where that is predicted to help",
         "turnover    0.05: this part of a server's users is replaced per slot",
-        "share width 0.1: servers learn shares; public ones may be wrong by 10%",
+        "share width 0.1: public shares may be wrong by 10%; servers learn them",
     ]
     meeting = printed([], capsys, scheme="relay", share_width=0.1, meetings=True)
-    assert meeting[5].endswith("wrong by 10%, and sample together with others in turn")
+    assert meeting[5].endswith("servers learn them, and each server samples together with others in turn")
     plain = printed([], capsys, scheme="relay")
     assert not [line for line in plain if line.startswith(("groups", "turnover", "share width"))]
+
+
+def test_calibration_and_a_suspicion_of_itself_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever has a terminal only saw neither that intervals were wrong nor that it was about this very server."""
+    narrow = {"verdict": "narrow", "text": "the intervals are too narrow: 23% of 48 values."}
+    lines = printed([ServerStatus(name="a", suspected_since=80)], capsys, quality=narrow)
+    assert "calibration the intervals are too narrow: 23% of 48 values." in lines
+    assert [line for line in lines if line.startswith("suspected   a (this server): from slot 80 on")]
+    unknown = printed([], capsys, quality={"verdict": "unknown", "text": "3 values so far."})
+    assert "calibration unknown: 3 values so far." in unknown
+    assert not [line for line in printed([], capsys) if line.startswith("calibration")], "an earlier version"
+
+
+def test_whether_servers_learn_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two networks with one model and different estimates: which of them learns stood nowhere but in network.toml."""
+    model: dict[str, Any] = {"scheme": "relay", "model_data": "counts.csv", "model_source": "public"}
+    assert "learn       yes: servers learn from releases how well the model fits" in printed(
+        [], capsys, learn=True, **model
+    )
+    assert "learn       no: servers take the model as it is" in printed([], capsys, learn=False, **model)
+    assert not [line for line in printed([], capsys, scheme="relay") if line.startswith("learn")]
 
 
 def test_names_of_servers_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

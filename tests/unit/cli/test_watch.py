@@ -16,7 +16,7 @@ from dpcrowd.cli.main import main
 from dpcrowd.cli.watch_board import WatchBoard, as_json_line, sparkline
 from dpcrowd.cli.watch_nodes import NodeState, NodeWatch, SlotEstimates
 from dpcrowd.client.errors import RequestRefused
-from dpcrowd.client.views import Budget, Neighbour, Network, NetworkServer, Ready
+from dpcrowd.client.views import Budget, Neighbour, Network, NetworkServer, Quality, Ready
 
 NOW = datetime(2026, 11, 16, 7, 0, 0, tzinfo=UTC)
 
@@ -187,6 +187,24 @@ def test_neighbours_and_servers_with_a_problem_are_named() -> None:
     assert "usual" not in text, "every record is late for a moment"
 
 
+def test_intervals_that_are_wrong_are_named_first() -> None:
+    """A watch on the wall showed numbers with intervals that were three times too narrow, and nothing else."""
+    right = Quality(verdict="calibrated", text="", coverage=0.95, values=400, window=100)
+    narrow = Quality(verdict="narrow", text="", coverage=0.23, values=48, window=100)
+    doubtful = Quality(
+        verdict="unknown", text="", coverage=0.96, values=280, window=100, caveats=["suspected"], suspected=["a"]
+    )
+    (line,) = [
+        line
+        for line in lines_of([state_of("a", quality=right), state_of("b", quality=narrow)], width=120)
+        if line.startswith("intervals:")
+    ]
+    assert line == "intervals: b TOO NARROW (23% of 48 inside); a about right (95% of 400 inside)"
+    assert "intervals: a unknown, without a (96% of 280 inside)" in lines_of([state_of("a", quality=doubtful)])
+    assert not [line for line in lines_of([state_of("a")]) if line.startswith("intervals")], "an earlier version"
+    assert json.loads(as_json_line(state_of("a", quality=narrow)))["quality"]["verdict"] == "narrow"
+
+
 def test_whose_word_the_estimate_is() -> None:
     """Who reads an estimate should know that it began with what others claim."""
     network = changed_network(joined_from=["left", "right"], joined_slot=17)
@@ -250,6 +268,20 @@ def test_a_node_without_totals_is_watched_as_well(monkeypatch: pytest.MonkeyPatc
     try:
         monkeypatch.setattr(watch._client, "totals", refuse)
         assert watch._total_halves(3) == {}
+    finally:
+        watch.close()
+
+
+def test_a_node_without_calibration_is_watched_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node of an earlier version refuses to answer; that is no reason to call it away."""
+    watch = NodeWatch("http://x.example", None, None, None)
+
+    def refuse() -> None:
+        raise RequestRefused("no such path", status=404)
+
+    try:
+        monkeypatch.setattr(watch._client, "quality", refuse)
+        assert watch._read_quality() is None
     finally:
         watch.close()
 

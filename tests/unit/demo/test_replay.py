@@ -54,7 +54,7 @@ def test_a_data_set_begins_where_its_crowd_is(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("dpcrowd.demo.replay.load", lambda name, slot_length: data)
     replay = read_data_set("small")
     assert [present.total for present in replay.slots()] == [9]
-    assert replay.note == "small: 10 users in 1 slots, replayed from slot 3 on"
+    assert replay.note == "small: 10 users in 1 slot, replayed from slot 3 on"
 
 
 @pytest.mark.slow

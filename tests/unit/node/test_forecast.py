@@ -56,6 +56,29 @@ def test_a_window_that_is_spent_in_its_first_quarter_is_foretold() -> None:
 
 
 @pytest.mark.parametrize(
+    ("expected", "told"),
+    [
+        (Forecast(60, 40, 12, 7), "after 12 of the 20 slots of its window, and stands still for up to 7 slots in a row "
+         "(7 s). "),
+        (Forecast(60, 40, 16, 12), "after 16 of the 20 slots of its window, and stands still for up to 12 slots in a "
+         "row (12 s, which reaches into the next window). "),
+        (Forecast(60, 40, 36, 3), "after 16 of the 20 slots of its window, and stands still for up to 3 slots in a row "
+         "(3 s). "),
+    ],
+)  # fmt: skip
+def test_a_standstill_is_told_in_numbers_that_fit(
+    expected: Forecast, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16 and 12 of 20 slots, or 0.117 minutes, would make an operator look for the mistake in the forecast."""
+    monkeypatch.setattr("dpcrowd.node.forecast.forecast", lambda network, server: expected)
+    short = changed(changed(FIRST_GUIDE, "guarantee.length", 20), "network.slot", "1s")
+    short["network"] |= {"grace": "100ms", "deadline": "500ms"}
+    warning = schedule_warning(network_of(short), "a")
+    assert warning is not None
+    assert told in warning
+
+
+@pytest.mark.parametrize(
     "scheme",
     [
         {"name": "dpcrowd-plus", "process_var": 4e6},

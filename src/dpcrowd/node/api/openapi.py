@@ -114,7 +114,8 @@ _QUALITY = """\
 Each record of another server that was used is compared with what this server had expected of it from other records. \
 The difference, divided by the standard deviation that the server had claimed for it, is a normalised innovation. If \
 the intervals are right, the mean square is about 1 and about 95% are within 1.96 (94% where the noise of privacy \
-dominates). Records of servers that are suspected are left out. The raw counts of this server do not enter, and its \
+dominates). Records of servers that are suspected are left out; \
+`suspected` names them. The raw counts of this server do not enter, and its \
 own records only as part of the estimates that it released. The sum of several regions is one value, which counts in \
 the total and not in `regions`. A server that has never been heard is in no innovation: if it counts more or fewer \
 people than its public share says, the estimate may be wrong by more than its interval, and the calibration looks \

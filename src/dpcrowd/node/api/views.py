@@ -34,6 +34,9 @@ __all__ = [
 ]
 
 Level = Literal["debug", "info", "warning", "error"]
+
+Verdict = Literal["calibrated", "narrow", "wide", "unknown"]
+"""On the intervals of a node. Clients of earlier versions refuse another one: what limits it has a field of its own."""
 Time = Annotated[str, Meta(description="RFC 3339 in UTC.", extra_json_schema={"format": "date-time"})]
 
 
@@ -97,7 +100,13 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     total_blocked: Annotated[
         float, Meta(description="Confirmed losses since the ledger began, over all networks that share it.")
     ] = 0.0
-    samples: Annotated[bool, Meta(description="Whether the node may sample now.")]
+    samples: Annotated[
+        bool,
+        Meta(
+            description="Whether the node may sample now; also true while a window is used up by the schedule's own "
+            "samples and the next one is not due."
+        ),
+    ]
     waits_for: Annotated[
         Literal["vouching", "operator", "budget"] | None,
         Meta(
@@ -248,6 +257,13 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
             "check; null: there is no model."
         ),
     ] = None
+    learn: Annotated[
+        bool,
+        Meta(
+            description="Whether servers learn from releases how well their model fits, as `learn` of network.toml "
+            "says or by default (with a model); false with the matrix form, which cannot."
+        ),
+    ] = False
     region_correlation: Annotated[
         float | None,
         Meta(
@@ -302,6 +318,13 @@ class LearnedShare(Struct, frozen=True, kw_only=True):
     region: str
     share: float
     deviation: Annotated[float, Meta(description="Standard deviation of its error.")]
+    slot: Annotated[
+        int | None,
+        Meta(
+            description="As of which slot: the last one that is final, `lag` slots back, since records of later ones "
+            "may still come; the estimates of later slots use what later records say, too. null: none is final yet."
+        ),
+    ] = None
 
 
 class QualityView(Struct, frozen=True, kw_only=True):
@@ -312,18 +335,37 @@ class QualityView(Struct, frozen=True, kw_only=True):
     """
 
     verdict: Annotated[
-        Literal["calibrated", "narrow", "wide", "unknown"],
+        Verdict,
         Meta(
-            description="`narrow`: intervals are too narrow, `wide`: far too wide, `unknown`: too few records to say."
+            description="`narrow`: intervals are too narrow, `wide`: far too wide, `unknown`: too few records to say, "
+            "or servers with a considerable part of the shares are suspected. "
+            "`narrow` comes before there are `needed` values if so few are inside that chance does not explain it."
         ),
     ]
     text: Annotated[str, Meta(description="The same as a sentence.")]
+    caveats: Annotated[
+        list[str],
+        Meta(
+            description="What limits the verdict. `far-off`: it is `calibrated`, since most intervals are about right, "
+            "but `calibration` is above 1.6, so that some values were far off. "
+            "`suspected`: records of servers with a tenth of the shares or more are left out; the verdict is then "
+            "`narrow` or `unknown`. There may be others in later versions."
+        ),
+    ] = []
+    suspected: Annotated[
+        list[str],
+        Meta(description="Servers whose records are left out, since they disagree with those of the others."),
+    ] = []
+    suspected_share: Annotated[
+        float, Meta(description="Their part of all public shares, in the region where it is largest.")
+    ] = 0.0
     coverage: Annotated[
         float | None,
         Meta(description="Share of innovations within 1.96 standard deviations; about 0.95 if all is well."),
     ] = None
     calibration: Annotated[
-        float | None, Meta(description="Mean square of the normalised innovations; about 1 if all is well.")
+        float | None,
+        Meta(description="Mean square of the normalised innovations, each at most 10; about 1 if all is well."),
     ] = None
     values: Annotated[
         int, Meta(description="Number of innovations: one per record and region, or sum of several regions.")
@@ -344,7 +386,9 @@ class QualityView(Struct, frozen=True, kw_only=True):
             "as many as it takes to hold them, up to 10,000."
         ),
     ]
-    needed: Annotated[int, Meta(description="Number of values that a verdict needs.")] = 200
+    needed: Annotated[
+        int, Meta(description="Number of values that a verdict needs, unless the intervals are evidently too narrow.")
+    ] = 200
     verdict_slot: Annotated[
         int | None,
         Meta(

@@ -159,9 +159,20 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             return text
         return (
             f"{text} Asserted by the operators, not checkable by any server: the process model that all servers know "
-            "was fitted on published data, on people whom this promise does not cover, or on earlier releases "
-            f'("{self.fitted.source}").'
+            f'costs no budget, for this reason, in their own words: "{self.fitted.source}". This is true only if it '
+            "was fitted on published data, on people whom this promise does not cover, or on earlier releases; "
+            "otherwise the model is a release that nobody has paid for."
         )
+
+    @property
+    def asks_to_learn(self) -> bool:
+        """Whether filters should learn how well their model fits, as stated or by default: with a model."""
+        return self.fitted is not None if self.method.learn is None else self.method.learn
+
+    @property
+    def learns(self) -> bool:
+        """Whether they do: those of the matrix form do not."""
+        return self.asks_to_learn and self.method.form == "diagonal"
 
     def scheme(self) -> Scheme:
         """Return a new scheme with the options of the file."""
@@ -253,7 +264,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             tuning=self.method.tuning,
             observation=self.method.observation,
             form=self.method.form,
-            learn=self.fitted is not None if self.method.learn is None else self.method.learn,
+            learn=self.asks_to_learn,
             turnover=1.0 if self.method.turnover is None else self.method.turnover,
             share_width=self.method.share_width or 0.0,
             phases=phases,

@@ -25,6 +25,7 @@ from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import GROUPS_NEED_A_MODEL, Relay
 
 if TYPE_CHECKING:
+    from dpcrowd.models.model import Model
     from dpcrowd.node.config.network import NetworkConfig
 
 __all__ = ["check_network", "probable_mistakes"]
@@ -37,6 +38,7 @@ LONGEST_WINDOW = 1_000_000
 LARGEST_MEMORY = 10_000_000
 """Regions times remembered values, of the controllers and of the grouping."""
 WEAK_EPSILON = 10
+_NAMED_REGIONS = 5
 _ROUNDING = 1e-5  # of shares that were written with few decimals
 
 
@@ -332,6 +334,24 @@ def _questionable_schedule(network: NetworkConfig) -> Iterator[str]:
     yield f"share_width: {never_meet(samples, length, meet)}{more}"
 
 
+def _questionable_levels(network: NetworkConfig, fitted: Model) -> Iterator[str]:
+    """Yield that a model expects more people than there are, or none that deviate from it."""
+    regions = [region for region in fitted.regions if region.name in network.regions]
+    level, most = sum(region.level for region in regions), network.population * network.guarantee().regions_per_slot
+    if level > most:
+        yield (
+            f"the model expects {level:,.0f} people per slot, but the population is {network.population:,}: records "
+            "of such a crowd may be refused as absurd. One of the two is wrong, or the model is of another network."
+        )
+    fixed = [region.name for region in regions if region.variance == 0]
+    if fixed:
+        more = f" and {len(fixed) - _NAMED_REGIONS} more" if len(fixed) > _NAMED_REGIONS else ""
+        yield (
+            f"the model has variance = 0 in {', '.join(fixed[:_NAMED_REGIONS])}{more}: it expects that counts never "
+            "differ from it there, so that measurements hardly count. Fit it on slots in which they do."
+        )
+
+
 def _questionable_model(network: NetworkConfig) -> Iterator[str]:
     """Yield that learning has no effect, what cannot be checked of a model without times, and what groups lack."""
     fitted, method = network.fitted, network.method
@@ -344,6 +364,7 @@ def _questionable_model(network: NetworkConfig) -> Iterator[str]:
         )
     if fitted is None:
         return
+    yield from _questionable_levels(network, fitted)
     if fitted.season_lacks_times:
         yield (
             f"the model has a season of {fitted.season} slots and no times, so it is taken to begin at the epoch, "

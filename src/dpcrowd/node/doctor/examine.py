@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.models.file import model_digest
-from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair
+from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair, promise_in
 from dpcrowd.node.doctor.clock_checks import check_clock, check_synchronised
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.doctor.host_checks import check_disk, check_ports, running_process
@@ -26,7 +26,7 @@ from dpcrowd.node.doctor.server_checks import (
     check_sampler,
     check_schedule,
 )
-from dpcrowd.node.live.revisions import current_revision
+from dpcrowd.node.live.revisions import Revisions, current_revision
 from dpcrowd.node.storage import Storage
 
 __all__ = ["examine"]
@@ -61,7 +61,7 @@ def examine(
     ledger, running = read_ledger(node, current, at_ns), running_process(node.data)
     lost_folder = [] if running is not None or ask is None else list(check_lost_folder(node, ask))
     return [
-        *_check_configuration(node, current, revisions.following, revisions.corrected),
+        *_check_configuration(node, revisions, at_ns),
         *check_certificate(node, current, datetime.fromtimestamp(at_ns / 1e9, UTC)),
         *check_https(node, datetime.fromtimestamp(at_ns / 1e9, UTC)),
         *check_files(node),
@@ -90,12 +90,11 @@ def _heard_until(node: NodeConfig, network: NetworkConfig) -> int | None:
         return None
 
 
-def _check_configuration(
-    node: NodeConfig, network: NetworkConfig, following: NetworkConfig | None, corrected: bool
-) -> Iterator[Finding]:
+def _check_configuration(node: NodeConfig, revisions: Revisions, at_ns: int) -> Iterator[Finding]:
+    network, following = revisions.current, revisions.following
     text = f"'{node.server}' of '{network.id}', revision {network.revision}, digest {digest(network).hex()}."
     yield passed("configuration", text)
-    if corrected:
+    if revisions.corrected:
         text = "the model file is another one than when the node ran last; it is used from the next start on, since no"
         yield note("configuration", f"{text} neighbour has accepted the one before.")
     if network.fitted is not None:
@@ -103,7 +102,8 @@ def _check_configuration(
     if following is not None:
         text = f"network.toml is already at revision {following.revision}, digest {digest(following).hex()}"
         yield note("configuration", f"{text}, which is valid from slot {following.valid_from_slot} on.")
-    yield passed("configuration", f"promised: {network.promise()}")
+    slot = max(network.clock().slot_of(at_ns), 0)
+    yield passed("configuration", f"promised: {promise_in(network, revisions.earlier, slot)}")
     for warning in (*network.warnings(), *node.warnings()):
         yield note("configuration", warning)
 

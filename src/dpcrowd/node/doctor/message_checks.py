@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from dpcrowd.errors import DpcrowdError
+from dpcrowd.errors import DpcrowdError, counted
 from dpcrowd.models.file import model_digest
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.doctor.clock_checks import compare_clocks
@@ -90,13 +90,13 @@ def _check_memory(network: NetworkConfig, name: str, me: int, body: Body, counte
     proof = proven(body.proofs[me], me, _verify(network)) if me in body.proofs else None
     if proof is not None and proof[1] > counter:
         text = (
-            f"'{name}' remembers {proof[1]} samples of this server and proves it by its signature, but the ledger has "
-            f"{counter}: the folder is an old copy, or a second server runs with the same key."
+            f"'{name}' remembers {counted(proof[1], 'sample')} of this server and proves it by its signature, but the "
+            f"ledger has {counter}: the folder is an old copy, or a second server runs with the same key."
         )
         fix = "Find out which. If a copy was restored: start the server, then run 'dpcrowd node confirm-loss'."
         yield problem("budget", text, fix)
     elif echo is not None and echo.counter > counter:
-        text = f"'{name}' reports {echo.counter} samples of this server, but the ledger has {counter}"
+        text = f"'{name}' reports {counted(echo.counter, 'sample')} of this server, but the ledger has {counter}"
         yield note("budget", f"{text}; it gives no proof, which it would from the second slot without this server on.")
     elif echo is not None:
         yield passed("budget", f"'{name}' remembers no sample of this server that the ledger does not have.")

@@ -1,5 +1,7 @@
 """Checks of a running server: what it reports about itself, and which messages of its neighbours it has refused.
 
+What it estimates is checked in `calibration_checks`.
+
 The HTTP client is a layer above, so the caller passes it in: `ask(node, path)` returns the JSON answer of a node's API,
 whatever its status.
 """
@@ -11,9 +13,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from dpcrowd.errors import BadInput, DpcrowdError
+from dpcrowd.errors import BadInput, DpcrowdError, counted
 from dpcrowd.models.file import model_digest
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
+from dpcrowd.node.doctor.calibration_checks import check_calibration, check_suspects
 from dpcrowd.node.doctor.clock_checks import ACCEPT, compare_clocks
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.wire import MessageReason
@@ -39,6 +42,7 @@ def check_running(node: NodeConfig, network: NetworkConfig, ask: Ask) -> Iterato
         ready = _table(ask(node, "/readyz"))
         status = _table(ask(node, "/v1/network"))
         budget = _table(ask(node, _BUDGET))
+        quality = _table(_ask_quality(node, ask))
     except BadInput as refusal:
         yield skipped("running", f"{refusal} Neighbours' files and clocks are not compared.")
         return
@@ -52,6 +56,16 @@ def check_running(node: NodeConfig, network: NetworkConfig, ask: Ask) -> Iterato
     yield from _check_ready(ready, budget)
     yield from _check_digest(network, status)
     yield from _check_clocks(network, status)
+    yield from check_suspects(status)
+    yield from check_calibration(quality)
+
+
+def _ask_quality(node: NodeConfig, ask: Ask) -> Any:
+    """Return the calibration; None: the node runs an earlier version, which refuses the question."""
+    try:
+        return ask(node, "/v1/quality")
+    except BadInput:
+        return None
 
 
 def check_lost_folder(node: NodeConfig, ask: Ask) -> Iterator[Finding]:
@@ -142,7 +156,11 @@ def _check_refusals(network: NetworkConfig, neighbour: dict[str, Any]) -> Iterat
     early, late = refused.get(_EARLY, 0), refused.get(_LATE, 0)
     compare = f"Compare clocks with '{name}', and use NTP at both servers."
     if early:
-        text = f"{early} messages of '{name}' came before their slot: its clock is ahead of this one, or jumped"
+        whose = "its" if early == 1 else "their"
+        text = (
+            f"{counted(early, 'message')} of '{name}' came before {whose} slot: its clock is ahead of this one, or "
+            "jumped"
+        )
         last = _over(network, neighbour, _EARLY)
         fix = f"{compare} Counted since the node started."
         yield note("clock", f"{text}, {last}.") if last else problem("clock", f"{text}.", fix)

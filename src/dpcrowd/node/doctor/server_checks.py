@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from datetime import datetime
 
-from dpcrowd.errors import DpcrowdError
+from dpcrowd.errors import DpcrowdError, counted
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.config.address import host_and_port
 from dpcrowd.node.config.kinds import Size
@@ -96,7 +96,7 @@ def check_schedule(node: NodeConfig, network: NetworkConfig) -> Finding:
         guarantee = network.guarantee()
         samples, which = network.relay.samples_per(guarantee.length), "any" if guarantee.kind == "window" else "the"
         hops, method = network.relay.max_hops, network.method
-        distance = "to every server" if hops is None else "1 link" if hops == 1 else f"{hops} links"
+        distance = "to every server" if hops is None else counted(hops, "link")
         open_settings = [
             *(["samples"] if method.samples is None and method.interval is None else []),
             *(["reach"] if method.reach is None else []),
@@ -104,10 +104,11 @@ def check_schedule(node: NodeConfig, network: NetworkConfig) -> Finding:
         computed = (
             f" (network.toml leaves {' and '.join(open_settings)} open: computed from it)" if open_settings else ""
         )
+        are = "is" if samples == 1 else "are"
         return passed(
             "schedule",
-            f"{samples} of {which} {guarantee.length} slots are sampled, each time with an equal part of ε; records "
-            f"travel {distance}{computed}.",
+            f"{samples} of {which} {counted(guarantee.length, 'slot')} {are} sampled, each time with an equal part of "
+            f"ε; records travel {distance}{computed}.",
         )
     if interval is None:
         return passed(

@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 from dpcrowd.node.keys.files import NewFile, is_there, private_pem, read_pem, read_private_key, write_all
 from dpcrowd.node.keys.identity import new_private_key
 from dpcrowd.node.keys.names import alternative_names, common_name, hosts_of, subject
@@ -122,7 +122,7 @@ def sign_request(
         raise BadInput(f"{where} is for the authority's own key; a server needs a key of its own.")
     remaining = (root.not_valid_after_utc - now.replace(microsecond=0)).days
     if days > remaining:
-        allowed = f"allowed: up to {max(remaining, 0)} days, or make a new authority."
+        allowed = f"allowed: up to {counted(max(remaining, 0), 'day')}, or make a new authority."
         raise BadInput(f"{days} days is longer than the authority's own certificate is valid; {allowed}")
     builder = _builder(content.name, common_name(root, "ca.crt"), content.key, key.public_key(), now, days)
     usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)  # TLS 1.3 signs, nothing else

@@ -1,4 +1,8 @@
-"""The account of a running node, loaded before every slot, after every step of the clock has been booked in it."""
+"""The account of a running node, loaded before every slot, after every step of the clock has been booked in it.
+
+A scheme that keeps a schedule uses up its window, and the budget comes back with the next sample that is due: between
+the two nothing is wrong. So a shortage is news only if a sample that was due could not be paid (`note_unpaid`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps
 from dpcrowd.privacy.network_guarantee import Slots, UserBounds
+from dpcrowd.privacy.units import format_epsilon
 
 __all__ = ["AccountLoader"]
 
@@ -23,8 +28,8 @@ class AccountLoader:
     """Loads the account for one run of a node; `load` and `book` write and read files.
 
     storage_log     of the node, see `StorageLog`
-    keeps_schedule  whether the scheme spends a complete window by its public schedule, so that a window which is used
-                    up between two samples is no news
+    keeps_schedule  whether the scheme spends a complete window by its public schedule
+    is_over         whether the horizon had ended when the account was loaded last
     """
 
     def __init__(
@@ -40,6 +45,8 @@ class AccountLoader:
         self._steps = ClockSteps()
         self._waiting: deque[tuple[int, int]] = deque()
         self._shortage_logged = ""
+        self._allowance: Allowance | None = None
+        self.is_over = False
 
     def clock_set(self, at_ns: int, moved_ns: int) -> None:
         """Note that the clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows.
@@ -49,8 +56,8 @@ class AccountLoader:
         self._waiting.append((at_ns, moved_ns))
 
     @property
-    def short(self) -> bool:
-        """Whether the budget allowed no sample when it was asked last."""
+    def is_short(self) -> bool:
+        """Whether the last sample that was due could not be paid."""
         return bool(self._shortage_logged)
 
     def book(self) -> None:
@@ -61,6 +68,7 @@ class AccountLoader:
     def load(self, slot: int) -> Account | None:
         """Return what a slot is paid from; None: nothing may be paid, since the ledger cannot be asked."""
         opens_ns, closes_ns = self._slots.opens(slot), self._slots.opens(slot + 1)
+        self._allowance, self.is_over = None, False
         try:
             self._storage.check_files()
             self._book()
@@ -75,7 +83,7 @@ class AccountLoader:
             text = "slot %d is not sampled: it was before, by a clock that was ahead, or is declared lost."
             log.info(text, slot, extra={"event": "not-sampled", "slot": slot})
             return account
-        self._log_shortage(allowance)
+        self._allowance, self.is_over = allowance, allowance.is_over
         return account
 
     def _book(self) -> None:
@@ -83,19 +91,27 @@ class AccountLoader:
             self._steps = self._storage.ledger.set_clock(*self._waiting[0], self._steps)
             self._waiting.popleft()
 
-    def _log_shortage(self, allowance: Allowance) -> None:
-        """Log once when the budget, or something else, stops sampling, and once when sampling can go on."""
-        whose = allowance.guarantee.network if allowance.is_short else ""
-        before, self._shortage_logged = self._shortage_logged, "over" if allowance.is_over else whose
-        if self._shortage_logged == before:
+    def note_unpaid(self) -> None:
+        """Log once that a sample which was due could not be paid; it is news again after the next one that is."""
+        allowance = self._allowance
+        if allowance is None:  # the log has it already: the slot was sampled before
             return
-        if allowance.is_short:
-            level = logging.INFO if self._is_usual(allowance) else logging.WARNING
-            log.log(level, "no sample for now: %s", allowance.shortage, extra={"event": "budget-spent"})
-        else:
-            log.info("there is budget again; the node samples.", extra={"event": "budget-back"})
+        before, self._shortage_logged = (
+            self._shortage_logged,
+            "over" if allowance.is_over else allowance.guarantee.network,
+        )
+        if self._shortage_logged != before:
+            left = f"ε={format_epsilon(allowance.nano)} is left, less than a sample costs."
+            level = logging.INFO if self.is_usual(allowance) else logging.WARNING
+            log.log(level, "no sample for now: %s", allowance.shortage or left, extra={"event": "budget-spent"})
 
-    def _is_usual(self, allowance: Allowance) -> bool:
+    def note_sampled(self) -> None:
+        """Log that sampling goes on, if a sample could not be paid before."""
+        if self._shortage_logged:
+            log.info("there is budget again; the node samples.", extra={"event": "budget-back"})
+        self._shortage_logged = ""
+
+    def is_usual(self, allowance: Allowance) -> bool:
         """Whether the own window is used up by samples as the schedule has it, and by no loss or other network."""
         if not self._keeps_schedule or allowance.is_over:
             return False

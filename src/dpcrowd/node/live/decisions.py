@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from dpcrowd.errors import counted
 from dpcrowd.node.build import load_account
 from dpcrowd.node.config import NetworkConfig
 from dpcrowd.node.machine import Revision
@@ -63,9 +64,9 @@ def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> o
     """Book a loss as a complete budget, up to the end of the open slot."""
     clock, remembered = network.clock(), asked.counter if asked.remembered is None else asked.remembered
     until = clock.closes(clock.slot_of(asked.at_ns))
-    reason = f"a neighbour remembers {remembered} samples, the folder {asked.counter}"
+    reason = f"a neighbour remembers {counted(remembered, 'sample')}, the folder {asked.counter}"
     if asked.remembered is None:
-        reason = f"no neighbour that was heard remembers the {asked.counter} samples of the folder"
+        reason = f"no neighbour that was heard remembers the {counted(asked.counter, 'sample')} of the folder"
     entries = storage.ledger.payments_since(0)
     last_payment_ns = max((entry.closes_ns for entry in entries), default=clock.epoch_ns)
     counter = storage.ledger.book_loss(
@@ -178,6 +179,7 @@ def horizon_text(network: NetworkConfig, before: int, first: int) -> str:
     else:
         so_far = f"The ledger has spent ε={format_epsilon(before)} so far"
     return (
-        f"{so_far}; the new horizon of '{network.id}', {guarantee.length} slots from slot {first} on, promises "
-        f"ε={format_epsilon(new)} on top. For who is in both, only the sum holds: ε={format_epsilon(before + new)}."
+        f"{so_far}; the new horizon of '{network.id}', {counted(guarantee.length, 'slot')} from slot {first} on, "
+        f"promises ε={format_epsilon(new)} on top. For who is in both, only the sum holds: "
+        f"ε={format_epsilon(before + new)}."
     )

@@ -267,6 +267,7 @@ class Executor:
                 call, opens = self._storage.commit_sample, clock.opens(slot)
                 row = () if record is None else (_row(record),)
                 counter = await self.in_thread(call, slot, opens, clock.length_ns, nano, noisy, state, *row)
+                self._outside.counting.note_sampled()
                 return on.SampleStored(at_ns, counter)
             case do.StoreRelease(release, _, senders):
                 await self._store_release(instruction)
@@ -294,6 +295,8 @@ class Executor:
                 self._refuse(instruction)
             case do.Report() | do.NotSampled():
                 self._report(instruction)
+                if isinstance(instruction, do.NotSampled):
+                    self._outside.counting.note_unsampled(instruction.why)
             case do.Answer(text):
                 self._answer = text
             case _:

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from dpcrowd.errors import counted
+
 __all__ = ["FloodLog", "LinkLog", "StorageLog"]
 
 log = logging.getLogger("dpcrowd.node")
@@ -132,7 +134,7 @@ class StorageLog:
         self._since = 1 if began else self._since + 1
         if not began and now - self._logged_at < _MINUTE:
             return
-        more = "" if began else f" ({self._since} times in the last {now - self._logged_at:.0f} s)"
+        more = "" if began else f" ({counted(self._since, 'time')} in the last {now - self._logged_at:.0f} s)"
         log.error("%s%s", text, more, extra={"event": "storage-failed"})
         self._logged_at, self._since = now, 0
 

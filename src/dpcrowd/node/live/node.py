@@ -27,7 +27,7 @@ from dpcrowd.node.live.links import LinkState
 from dpcrowd.node.live.log_limits import FloodLog, LinkLog, StorageLog
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.reload import Content, CurrentTokens, Renewing, keep_served
-from dpcrowd.node.live.revisions import take_next, text_of
+from dpcrowd.node.live.revisions import log_changes, take_next, text_of
 from dpcrowd.node.live.slot_cycle import Counting, Timekeeper
 from dpcrowd.node.live.timing import NAP, WallClock
 from dpcrowd.node.machine import NetworkView, Revision
@@ -321,6 +321,7 @@ class LiveNode(Renewing):
                 network = self.networks[revision]
                 stimulus = await call(decisions.take_over, asked, at_ns, network, storage, self._make_revision)
                 await asyncio.to_thread(take_next, self.config, network)
+                log_changes(self.revision, network)
                 return stimulus
             case do.BookLoss():
                 return await call(decisions.book_loss, asked, self.revision, storage)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dpcrowd.node.config import NetworkConfig, load_pair
 from dpcrowd.node.live.node import LiveNode
-from dpcrowd.node.live.revisions import current_revision, keep_current, keep_next
+from dpcrowd.node.live.revisions import current_revision, keep_current, keep_next, log_changes
 from dpcrowd.node.sampler import make_noise
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.storage.failures import translated
@@ -38,6 +38,8 @@ def open_node(path: Path) -> Iterator[LiveNode]:
         if revisions.corrected:
             text = "revision %d goes on with another model file: no neighbour has accepted the one before."
             log.warning(text, network.revision, extra={"event": "revision"})
+        if revisions.replaced is not None:
+            log_changes(revisions.replaced, revisions.current)
         _log_damage(storage.journal, revisions.current)
         live = LiveNode(
             node,

@@ -44,7 +44,7 @@ from dpcrowd.node.keys.checks import Holder, Problem, certificate_problems, http
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.signing import public_text, signer
 from dpcrowd.node.live.certificates import utc
-from dpcrowd.node.live.revisions import differences, keep_next
+from dpcrowd.node.live.revisions import changes_text, keep_next
 from dpcrowd.node.live.service import NodeService
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import rfc3339
@@ -299,7 +299,7 @@ class Renewing(NodeService):
         )
         return (
             f"revision {following.revision} takes over with slot {first}, at {rfc3339(self.clock.opens(first))}{late}; "
-            f"digest {digest(following).hex()}{differences(self.revision, following)}."
+            f"digest {digest(following).hex()}; {changes_text(self.revision, following)}"
         )
 
     def _take_settings(self, changes: Changes) -> list[str]:

@@ -10,7 +10,8 @@ ledger do not depend on it, and without the exception a server that once started
 start with the right one.
 
 Where servers pass records on, a record of an earlier slot is checked by the revision that was valid then, also after a
-restart. So earlier revisions are kept for as long as records of theirs can count. The name of such a copy says up to
+restart. So earlier revisions are kept for as long as records of theirs can count, and those with a model for as long as
+releases of theirs are in the present window (`config.promise`). The name of such a copy says up to
 which slot it was valid, and its digest, so that a copy that was damaged or changed is not used.
 """
 
@@ -27,6 +28,7 @@ from dpcrowd.node.config import (
     NetworkConfig,
     NodeConfig,
     check_next,
+    describe_changes,
     digest,
     load_network,
     network_text,
@@ -34,11 +36,19 @@ from dpcrowd.node.config import (
     parse_network,
 )
 
-__all__ = ["Revisions", "current_revision", "differences", "keep_current", "keep_next", "take_next", "text_of"]
+__all__ = [
+    "Revisions",
+    "changes_text",
+    "current_revision",
+    "keep_current",
+    "keep_next",
+    "log_changes",
+    "take_next",
+    "text_of",
+]
 
 log = logging.getLogger("dpcrowd.node")
 
-_NAMED = 10
 BEFORE, CURRENT, NEXT = "network.before.toml", "network.current.toml", "network.next.toml"
 _EARLIER = "network.until-{until}-{digest}.toml"
 _EARLIER_NAME = re.compile(r"network\.until-(\d{1,18})-([0-9a-f]{32})\.toml")
@@ -52,6 +62,7 @@ class Revisions:
     following  what network.toml holds already, if it is not valid yet
     earlier    those that were valid before the current one, oldest first, without a gap, as far as they are kept
     corrected  whether it is the current one with another model than when the node ran last
+    replaced   what was in use when the node ran last, if the current one takes over with this start
     """
 
     current: NetworkConfig
@@ -59,6 +70,7 @@ class Revisions:
     following: NetworkConfig | None = None
     earlier: tuple[NetworkConfig, ...] = ()
     corrected: bool = False
+    replaced: NetworkConfig | None = None
 
 
 def current_revision(
@@ -75,10 +87,10 @@ def current_revision(
     if heard_until is not None and heard_until < used.valid_from_slot and _is_corrected(used, network):
         # A relay server's estimates would contain records that nobody else has: it begins anew, and asks neighbours.
         before = used if network.relay is None else None
-        return Revisions(network, before=before, earlier=_earlier(node, network, older), corrected=True)
+        return Revisions(network, before=before, earlier=_earlier(node, network, older), corrected=True, replaced=used)
     check_next(used, network)  # whoever changes the promise must not do so under the name of the old one
     if network.valid_from_slot <= network.clock().slot_of(now_ns - network.grace_ns):
-        return Revisions(network, before=used, earlier=(*_earlier(node, used, older), used))
+        return Revisions(network, before=used, earlier=(*_earlier(node, used, older), used), replaced=used)
     return Revisions(used, before=older, following=network, earlier=_earlier(node, used, older))
 
 
@@ -128,15 +140,18 @@ def _earlier_files(node: NodeConfig) -> list[tuple[Path, int, str]]:
 
 
 def _keep_earlier(node: NodeConfig, name: str, following: NetworkConfig) -> None:
-    """Keep the copy of a revision that another one has followed, if that passes records on and is of this network."""
+    """Keep the copy of a revision of this network that another one has followed, if it may still be asked for.
+
+    Records of earlier slots are checked by it, and the promise names its model.
+    """
     path = node.data / name
-    if following.relay is None or not path.exists():
+    if not path.exists():
         return
     try:
         text = path.read_text(encoding="utf-8")
         network = parse_network(text)
         check_next(network, following)
-        if network.id == following.id:
+        if network.id == following.id and (following.relay is not None or network.fitted is not None):
             copy = _EARLIER.format(until=following.valid_from_slot, digest=digest(network).hex())
             _write(node.data / copy, text)
     except (ValueError, BadInput):  # it is of another network, or the start has refused it already
@@ -146,11 +161,15 @@ def _keep_earlier(node: NodeConfig, name: str, following: NetworkConfig) -> None
 
 
 def _forget_earlier(node: NodeConfig, current: NetworkConfig) -> None:
-    """Delete copies of revisions whose records were final when the current one took over."""
-    networks = [current, *(network for _, network in _read_earlier(node))]
-    longest = max((one.relay.lag for one in networks if one.relay is not None), default=0)
+    """Delete copies of revisions whose records were final when the current one took over.
+
+    Those with a model are kept for another window, or horizon, of releases.
+    """
+    earlier = dict(_read_earlier(node))
+    lags = [one.relay.lag for one in (current, *earlier.values()) if one.relay is not None]
     for path, until, _ in _earlier_files(node):
-        if until <= current.valid_from_slot - longest:
+        length = current.guarantee().length if until in earlier and earlier[until].fitted is not None else 0
+        if until <= current.valid_from_slot - max([*lags, length]):
             path.unlink(missing_ok=True)
 
 
@@ -160,25 +179,16 @@ def _read_stored(node: NodeConfig, name: str, network: NetworkConfig) -> Network
     return network_of_file if network_of_file is not None and network_of_file.id == network.id else None
 
 
-def differences(before: NetworkConfig, after: NetworkConfig) -> str:
-    """Return what comes and goes, for the operator: a renamed region or server is a new one, and loses the old."""
-    parts = []
-    for what, old, new in (
-        ("regions", before.regions, after.regions),
-        ("servers", [one.name for one in before.servers], [one.name for one in after.servers]),
-    ):
-        for way, names in (
-            ("new", [one for one in new if one not in old]),
-            ("gone", [one for one in old if one not in new]),
-        ):
-            if names:
-                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-                parts.append(f"; {way} {what}: {', '.join(names[:_NAMED])}{more}")
-    if after.guarantee_section.horizon_from_slot > before.guarantee_section.horizon_from_slot:
-        parts.append(
-            f"; a new horizon of {after.guarantee_section.length} slots begins with it, a promise on top of the old one"
-        )
-    return "".join(parts)
+def changes_text(before: NetworkConfig, after: NetworkConfig) -> str:
+    """Return what a revision changes, as the operator who takes it should know it."""
+    parts = describe_changes(before, after) or ["nothing but its number changes"]
+    return f"{'; '.join(parts)}. Calibration begins anew with it."
+
+
+def log_changes(before: NetworkConfig, after: NetworkConfig) -> None:
+    """Log what a revision changes that takes over now."""
+    text = f"revision {after.revision} after revision {before.revision}: {changes_text(before, after)}"
+    log.warning(text, extra={"event": "revision"})
 
 
 def keep_current(node: NodeConfig, network: NetworkConfig) -> None:

@@ -16,13 +16,16 @@ from dpcrowd.node.api.proofs import ProofsView, show_proof
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.service import Process
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus, QualityView
+from dpcrowd.node.build import load_account
 from dpcrowd.node.collect import IntakeRefused
-from dpcrowd.node.config import NetworkConfig, NodeConfig
+from dpcrowd.node.config import NetworkConfig, NodeConfig, promise_in
 from dpcrowd.node.ingest.batch import Batch, RowRefusal
 from dpcrowd.node.live import status
+from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.live.certificates import Certificates, utc
 from dpcrowd.node.live.executor import FLOOD, Executor
 from dpcrowd.node.live.intake import Intake
+from dpcrowd.node.live.quality import SuspectedServers, quality
 from dpcrowd.node.live.region_map import read_shapes
 from dpcrowd.node.live.slot_cycle import Counting
 from dpcrowd.node.live.timing import WallClock
@@ -53,12 +56,14 @@ class NodeService:
 
     config: NodeConfig
     networks: dict[int, NetworkConfig]
+    _earlier: dict[int, NetworkConfig]
     executor: Executor
     counting: Counting
     certificates: Certificates
     intake: Intake
     broadcast: Broadcast
     _storage: Storage
+    _accounts: AccountLoader
     _transport: Transport
     _wall: WallClock
     _http: ApiServer | None
@@ -165,10 +170,28 @@ class NodeService:
         return self.broadcast.subscribe()
 
     async def budget(self) -> BudgetView:
+        view, now = await self._ledger_budget(), self._wall.now()
+        if view.waits_for != "budget" or self._accounts.is_short:
+            return view
+        if not await asyncio.to_thread(self._is_between_samples, now):
+            return view
+        return msgspec.structs.replace(view, samples=True, waits_for=None, text="")
+
+    def _is_between_samples(self, now: int) -> bool:
+        """Whether the window is used up only because the schedule has it so, until the next sample is due."""
+        slot = max(self.clock.slot_of(now), 0)
+        account = load_account(self._storage, self.revision, slot)
+        return self._accounts.is_usual(account.allowance(self.clock.opens(slot)))
+
+    async def _ledger_budget(self) -> BudgetView:
+        """Return the budget as the ledger has it: whether it allows a sample now, due or not."""
         now = self._wall.now()
         machine = self.executor.machine
         early = status.opening(self.clock, machine.server.slot, now) or self._clock_wait(now)
-        return await asyncio.to_thread(status.budget, self.revision, self._storage, machine.trust, now, early)
+        view = await asyncio.to_thread(status.budget, self.revision, self._storage, machine.trust, now, early)
+        known = (self._earlier | self.networks).values()
+        promise = promise_in(self.revision, known, max(self.clock.slot_of(now), 0))
+        return msgspec.structs.replace(view, guarantee=promise)
 
     async def network(self, *, operator: bool = False) -> NetworkStatus:
         now = self._wall.now()
@@ -194,14 +217,18 @@ class NodeService:
 
     def quality(self) -> QualityView:
         machine = self.executor.machine
-        return status.quality(
+        return quality(
             machine.calibration.summary(),
             machine.view.regions,
             self.revision.method.name,
             judges_others=machine.server.judges_others,
             servers=machine.view.names,
             learned=machine.server.learned_shares(),
+            learned_slot=machine.server.learned_slot,
             clock=machine.view.clock,
+            left_out=SuspectedServers.of(
+                self.revision, () if machine.records is None else machine.records.suspects, self.config.server
+            ),
         )
 
     def proofs(self) -> ProofsView:
@@ -287,7 +314,7 @@ class NodeService:
     async def _gauges(self) -> Registry:
         """Return the gauges, which are read when they are asked for."""
         gauges = Registry()
-        set_budget(gauges, await self.budget())
+        set_budget(gauges, await self._ledger_budget())
         set_network(gauges, await self.network(), self.meter.clock_offsets())
         set_quality(gauges, self.quality())
         set_storage(gauges, self._storage.failure, await asyncio.to_thread(free_bytes, self.config.data))

@@ -93,7 +93,16 @@ class Counting:
             why = self._unkept(slot)
             if why is not None:
                 return on.SlotSealed(at_ns, slot, None, account, why)
-        return on.SlotSealed(at_ns, slot, counts, account, "budget" if self._accounts.short else None)
+        return on.SlotSealed(at_ns, slot, counts, account, "budget" if self._accounts.is_over else None)
+
+    def note_sampled(self) -> None:
+        """Note that a sample is paid for."""
+        self._accounts.note_sampled()
+
+    def note_unsampled(self, why: Unsampled) -> None:
+        """Note why a slot that was counted has no sample."""
+        if why == "budget":
+            self._accounts.note_unpaid()
 
     def _obstacle(self, slot: int) -> Unsampled | None:
         """Return, and log, why a slot cannot be sampled; None: it can be."""

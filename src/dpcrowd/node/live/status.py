@@ -1,24 +1,16 @@
-"""What a node tells about itself: its budget, its neighbours and its calibration. Nothing here has seen a raw count."""
+"""What a node tells about itself: its budget, its neighbours and the network. Nothing here has seen a raw count."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
-import numpy as np
-
 from dpcrowd.__about__ import __version__
-from dpcrowd.arrays import Floats
-from dpcrowd.filters.calibration import BOUND, ENOUGH, LONGEST, Calibration
 from dpcrowd.node.api.views import (
     BudgetView,
-    LearnedShare,
     NeighbourStatus,
     NetworkStatus,
-    QualityView,
-    RegionQuality,
     ServerStatus,
     SlotRefusals,
 )
@@ -32,21 +24,10 @@ from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.server import Joined
 
-__all__ = ["budget", "distrust", "needs_operator", "network_status", "opening", "quality"]
+__all__ = ["budget", "distrust", "needs_operator", "network_status", "opening"]
 
-
-MIN_VALUES = ENOUGH
-"""Innovations below which no verdict is given."""
-MIN_COVERAGE = 0.9
-"""Intervals are called too narrow below this share of innovations within 1.96 standard deviations."""
-MIN_CALIBRATION = 0.5
-"""Intervals are called too wide below this mean square of the innovations."""
-
-MAX_CALIBRATION = 1.6
-"""Above this mean square some innovations are far off, also where 95% are within 1.96: that of Laplace noise is 1."""
 
 Waits = Literal["vouching", "operator", "budget"] | None
-Verdict = Literal["calibrated", "narrow", "wide", "unknown"]
 
 
 def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
@@ -170,6 +151,7 @@ def network_status(
         meetings=network.method.meetings,
         model_data=None if network.fitted is None else network.fitted.data,
         model_source=None if network.fitted is None else network.fitted.source,
+        learn=network.learns,
         region_correlation=None if network.fitted is None else network.fitted.region_correlation,
         servers=[] if records is None else [_server_status(records, name) for name in records.revisions.current.names],
         joined_from=[] if joined is None else list(joined.sources),
@@ -177,105 +159,6 @@ def network_status(
         join_disagreement=list(contradicting),
         messages_sent={} if sent is None else {kind: sent.get(kind, 0) for kind in get_args(SendKind)},
     )
-
-
-def quality(
-    calibration: Calibration,
-    regions: Sequence[str],
-    scheme: str,
-    *,
-    judges_others: bool,
-    servers: Sequence[str] = (),
-    learned: tuple[Floats, Floats] | None = None,
-    clock: SlotClock | None = None,
-) -> QualityView:
-    """Return the running calibration of a node.
-
-    judges_others  whether the scheme receives measurements of others at all
-    learned        shares of the servers by region, (m, d), that were learned, and their deviations
-    clock          says when a slot opens; None: the text names its number only
-    """
-    values = calibration.total_values
-    coverage, mean_square = _rounded(calibration.total_coverage), _rounded(calibration.total_mean_square)
-    verdict, text = _verdict(coverage, mean_square, values, _when(calibration, clock))
-    enough_at = calibration.enough_at
-    return QualityView(
-        verdict=verdict,
-        text=text if judges_others else f"servers of the scheme '{scheme}' receive no measurements of one another.",
-        coverage=coverage,
-        calibration=mean_square,
-        values=values,
-        sums=calibration.sums,
-        records=calibration.records,
-        slots=calibration.slots,
-        window=calibration.window,
-        needed=MIN_VALUES,
-        verdict_slot=None if enough_at is None or math.isinf(enough_at) else int(enough_at),
-        since_slot=calibration.since,
-        regions=[
-            RegionQuality(
-                region=name,
-                values=int(calibration.values[place]),
-                calibration=_rounded(calibration.mean_square[place]),
-                coverage=_rounded(calibration.coverage[place]),
-            )
-            for place, name in enumerate(regions)
-        ],
-        learned_shares=[] if learned is None else _learned_shares(servers, regions, *learned),
-    )
-
-
-def _learned_shares(
-    servers: Sequence[str], regions: Sequence[str], shares: Floats, deviations: Floats
-) -> list[LearnedShare]:
-    return [
-        LearnedShare(
-            server=server,
-            region=region,
-            share=round(float(shares[number, place]), 6),
-            deviation=round(float(deviations[number, place]), 6),
-        )
-        for number, server in enumerate(servers)
-        for place, region in enumerate(regions)
-    ]
-
-
-def _when(calibration: Calibration, clock: SlotClock | None) -> str:
-    """Return a sentence that says when there will be enough values for a verdict."""
-    slot = calibration.enough_at
-    if slot is None:
-        return "Without any of them, nobody can say when that will be."
-    if math.isinf(slot):
-        return (
-            f"They come so rarely that the last {LONGEST:,} slots, which are looked at, will not hold as many. More "
-            "samples, or servers, would change that."
-        )
-    at = "" if clock is None else f" ({rfc3339(clock.opens(int(slot)))})"
-    return f"At this rate that will be about slot {int(slot)}{at}."
-
-
-def _verdict(coverage: float | None, mean_square: float | None, values: int, when: str) -> tuple[Verdict, str]:
-    if coverage is None or mean_square is None or values < MIN_VALUES:
-        so_far = f"{values} values of other servers were compared so far"
-        return "unknown", f"{so_far}; {MIN_VALUES} are needed to judge. {when}"
-    seen = (
-        f"{coverage:.0%} of {values} values of other servers were within {BOUND} standard deviations (95% should be), "
-        f"and their mean square was {mean_square:.2f} (1 would be right)"
-    )
-    if coverage < MIN_COVERAGE:
-        return "narrow", f"the intervals are too narrow: {seen}."
-    if mean_square < MIN_CALIBRATION:
-        return "wide", f"the intervals are wider than they have to be: {seen}."
-    if mean_square > MAX_CALIBRATION:
-        return "calibrated", (
-            f"most intervals are about right, but some values were far off: {seen}. A crowd that changes suddenly does "
-            "that, and so does a server whose counts are wrong."
-        )
-    return "calibrated", f"the intervals are about right: {seen}."
-
-
-def _rounded(value: float) -> float | None:
-    return round(float(value), 4) if np.isfinite(value) else None
 
 
 def _server_status(records: Records, name: str) -> ServerStatus:

@@ -3,9 +3,14 @@
 A record counts once, whoever brings it. When one arrives it is checked:
 
     its layout and hops      at fault is the neighbour that sent it: honest servers pass no such record on
-    its slot                 within the last L slots; older ones are too late, and only counted
+    its slot                 within the last L slots; older ones are too late, and only counted, unless they are copies
     its origin's signature   by the keys of the revision that is valid in its slot
     its account and values   at fault is the origin, which has signed them
+
+A server that takes a revision late signs its records under the revision before until then, and neighbours that are as
+late pass them on. Nobody can use such a record, but nobody has forged it either: if its signature is valid under
+another revision that is still known here, its origin is named, for its configuration. The revisions that are known only
+decide what is said of a record that is not accepted.
 
 Only accepted records are kept, stored and forwarded: one per origin and slot, for L slots. What one neighbour can make
 a node check is bounded per slot (`RecordTerms.most_checks`), and far more so if nothing honest is in it
@@ -91,6 +96,8 @@ class Arrivals:
         self.late_by: Counter[tuple[str, str]] = Counter()
         self.refused: Counter[tuple[str, str]] = Counter()
         self.equivocators: dict[str, int] = {key.origin: key.slot for key in sorted(held.proofs)}
+        # By neighbour and key: records that are signed under a revision that was not valid in their slot.
+        self._other_revision: dict[tuple[str, Key], SignedRecord] = {}
         self.new_slots: list[int] = []
 
     def begin_slot(self, first: int) -> None:
@@ -98,6 +105,7 @@ class Arrivals:
         self._checks.clear()
         self._useless.clear()
         self.equivocators = {name: last for name, last in self.equivocators.items() if last >= first}
+        self._other_revision = {one: record for one, record in self._other_revision.items() if one[1].slot >= first}
 
     def receive(
         self,
@@ -174,19 +182,16 @@ class Arrivals:
             text = f"{sender} sent a record of slot {record.slot}, which is not over yet."
             return [self._refuse(now, sender, "wrong-slot", text)]
         if record.slot <= now - self._revisions.terms.lag or number is None:
-            self.late_by[sender, key.origin] += 1
+            self.late_by.update([] if self._held.was_kept(key) else [(sender, key.origin)])
             return []
         held = self._held.records.get(key)
         if key in self._held.proofs or (held is not None and same_sample(held.record, record)):
             self._learn_path(sender, key, record)
             return []
+        if self._is_known_elsewhere(sender, key, record):
+            return []
         if not self._signed(sender, view, record):
-            if view is not self._revisions.current:
-                self.late_by[sender, key.origin] += 1
-                return []
-            self._useless[sender] += 1
-            text = f"{sender} sent a record of {key.origin} that is not signed by a key that network.toml pins for it."
-            return [self._refuse(now, sender, "bad-signature", text)]
+            return self._leave_out_unsigned(sender, key, record, now)
         if held is not None:
             self._forwarding.mark_known(sender, ("record", key))
             return self._expose(key, held.record, record)
@@ -213,6 +218,17 @@ class Arrivals:
             self._waiting.hear(key.origin, key.slot)
             self.received_by[sender, key.origin] += 1
         return [self._refuse_above(key.origin, slot, now) for slot in sorted(above - before)]
+
+    def _leave_out_unsigned(self, sender: str, key: Key, record: SignedRecord, now: int) -> list[Instruction]:
+        """Leave a record out that is not signed under the revision that was valid in its slot; name who is at fault."""
+        if self._revisions.at(record.slot) is not self._revisions.current:
+            self.late_by[sender, key.origin] += 1
+            return []
+        if (other := self._signed_elsewhere(sender, record)) is not None:
+            return self._leave_to(other, sender, key, record, now)
+        self._useless[sender] += 1
+        text = f"{sender} sent a record of {key.origin} that is not signed by a key that network.toml pins for it."
+        return [self._refuse(now, sender, "bad-signature", text)]
 
     def _above_account(self, origin: str, server: Server) -> set[int]:
         """Return the slots of an origin's records that its account does not allow, by all that has arrived."""
@@ -259,6 +275,40 @@ class Arrivals:
         self._checks[sender] += 1
         return view.verify(record.origin, record.signature, *signed_parts(record, view.digest))
 
+    # ------------------------------------------------------------------------------------------------ other revisions
+
+    def _is_known_elsewhere(self, sender: str, key: Key, record: SignedRecord) -> bool:
+        """Whether a neighbour has sent this record already, and it was found to be of another revision."""
+        known = self._other_revision.get((sender, key))
+        return known is not None and known.signature == record.signature and same_sample(known, record)
+
+    def _signed_elsewhere(self, sender: str, record: SignedRecord) -> NetworkView | None:
+        """Return the earlier revision under which a record is signed that is not signed under that of its slot.
+
+        A server of the next revision sends its messages under it, and they are refused as such before anybody looks
+        at their records.
+        """
+        views = (view for view in reversed(self._revisions.earlier) if _fits(record, view))
+        return next((view for view in views if self._signed(sender, view, record)), None)
+
+    def _leave_to(self, view: NetworkView, sender: str, key: Key, record: SignedRecord, now: int) -> list[Instruction]:
+        """Leave a record out that is signed under another revision; its origin is named, and not who passes it on.
+
+        An honest neighbour passes on one record per origin and slot. More of them, which an origin can sign at will,
+        are checked no more often than forged ones.
+        """
+        if (sender, key) in self._other_revision:
+            self._useless[sender] += 1
+        self._other_revision[sender, key] = record
+        origin = view.names[record.origin]
+        if origin == self._revisions.current.name:  # which has taken the revision late, and knows it
+            return []
+        text = (
+            f"{origin} has signed a record for slot {record.slot} under revision {view.revision} of network.toml, not "
+            f"under revision {self._revisions.current.revision}, which is valid in this slot: it does not count."
+        )
+        return [self._refuse(now, origin, "other-configuration", text)]
+
     # --------------------------------------------------------------------------------------------------- equivocation
 
     def _take_proof(self, sender: str, proof: Equivocation, now: int) -> list[Instruction]:
@@ -282,9 +332,16 @@ class Arrivals:
         held = self._held.records.get(key)
         if held is not None:  # its signature is known to be good, and it differs from at least one of the two
             first, second = held.record, second if same_sample(held.record, first) else first
+        if self._is_known_elsewhere(sender, key, second):
+            return []
         if not self._signed(sender, view, second) or (held is None and not self._signed(sender, view, first)):
             if view is not self._revisions.current:
                 return []
+            others = [
+                self._signed_elsewhere(sender, one) for one in ((second,) if held is not None else (second, first))
+            ]
+            if others[0] is not None and all(others):
+                return self._leave_to(others[0], sender, key, second, now)
             self._useless[sender] += 1
             text = f"{sender} sent a proof of equivocation that {key.origin} has not signed."
             return [self._refuse(now, sender, "bad-signature", text)]

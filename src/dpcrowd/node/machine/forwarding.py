@@ -98,14 +98,16 @@ class Forwarding:
 
     # -------------------------------------------------------------------------------------------------------- sending
 
-    def outgoing(self, neighbours: Sequence[str], *, to_all: bool) -> list[Outgoing]:
+    def outgoing(self, neighbours: Sequence[str], *, to_all: bool, first: int = 0) -> list[Outgoing]:
         """Return what each of these neighbours does not have yet; from now on it counts as sent.
 
         to_all  whether these are all neighbours that there are
+        first   the first slot that is not final by the clock; earlier ones, which a node still holds that was away,
+                are of no use to anybody
         """
         missing: dict[tuple[Item, ...], list[str]] = {}
         for neighbour in neighbours:
-            items = self._forwardable(neighbour)
+            items = [item for item in self._forwardable(neighbour) if item[1].slot >= first]
             known = self._known_by(neighbour)
             lacking = tuple(item for item in items if item not in known)
             self._behind.discard(neighbour)

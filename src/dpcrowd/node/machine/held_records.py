@@ -5,6 +5,9 @@ There is one record, or one proof that there are two, per origin and slot. What 
 The filter is given each of them once, with the next release (`messages`); if that release is undone, once more. A
 record is stored with the release after its arrival, so that a node that is restarted has what it has passed on; the own
 record is stored with its payment.
+
+Which records were kept is remembered for another L slots: a neighbour that comes back sends them once more, and a copy
+of a record that was used in time is not late.
 """
 
 from __future__ import annotations
@@ -94,6 +97,7 @@ class HeldRecords:
         self._unstored: dict[Item, None] = {}
         self._storing: dict[Item, None] = {}
         self._invalid_proofs: list[Key] = []
+        self._final: set[Key] = set()  # of records and proofs that were kept until their slots were final
         for one in sorted(stored, key=lambda one: one.slot):
             key = Key(one.slot, one.origin)
             if one.kind == "proof":
@@ -176,7 +180,9 @@ class HeldRecords:
         self.records.pop(key, None)
 
     def forget_before(self, first: int) -> None:
-        """Forget everything of slots before `first`."""
+        """Forget everything of slots before `first`, which are final, but for which records there were."""
+        final = {key for key in (*self.records, *self.proofs) if key.slot < first}
+        self._final = {key for key in self._final | final if key.slot >= first - self._revisions.terms.lag}
         self.records = {key: held for key, held in self.records.items() if key.slot >= first}
         self._adopted = {key: held for key, held in self._adopted.items() if key.slot >= first}
         self.proofs = {key: proof for key, proof in self.proofs.items() if key.slot >= first}
@@ -190,10 +196,15 @@ class HeldRecords:
         self._unfused.clear()
         self._unstored.clear()
         self._storing.clear()
+        self._final.clear()
 
     def items(self) -> list[Item]:
         """Return the kinds and keys of everything that is kept."""
         return [*(("record", key) for key in self.records), *(("proof", key) for key in self.proofs)]
+
+    def was_kept(self, key: Key) -> bool:
+        """Whether a record, or a proof, of a slot that became final in the last L slots was kept until then."""
+        return key in self._final
 
     def last_slot(self, origin: str) -> int | None:
         """Return the slot of the last record of an origin that is kept; None: none of the last L slots."""

@@ -79,6 +79,7 @@ _ABSURD = (
     "cannot be noisy counts of this network's population, so neighbours would refuse it: it is neither sent nor used, "
     "and stays paid for. Check what feeds this server, and `population` in network.toml."
 )
+_BUSY = "passed without being sealed in time"
 _MOST_MISSED = 100_000  # slots that are caught up one by one; after a longer absence nothing is known anyway
 
 
@@ -140,6 +141,7 @@ class Machine:
         self._early = Early()
         self._newcomers = Newcomers()
         self._before: bytes | None = None  # the state before a draw that is not yet stored
+        self._absence = "ended while this node was not running"  # why slots since the last seal would be missed
         self._own: tuple[int, InfoMessages | None] = -1, None  # the slot of the last own message, and the sample in it
         self._last_payloads: dict[str, bytes] = {}
         self._unsent: int | None = None  # the slot that was released before its message left
@@ -209,6 +211,7 @@ class Machine:
                 return self._set_clock(at_ns, moved_ns)
             case on.StoodStill(at_ns) | on.TimeLost(at_ns):
                 self._newcomers.missed()
+                self._absence = "ended while this node stood still" if self._absence == _BUSY else self._absence
                 if isinstance(stimulus, on.TimeLost) and len(self.view.names) > 1:
                     self.trust.doubt(self.server.slot, self.view.next_seal(at_ns))
             case on.RevisionExpected(_, revision, first_slot):
@@ -259,6 +262,8 @@ class Machine:
     def _set_clock(self, at_ns: int, moved_ns: int) -> list[Instruction]:
         """Book a step of the clock, and report if slots that it has sealed have to be waited for."""
         self.went_back = (at_ns, -moved_ns) if moved_ns < 0 else None
+        if moved_ns > 0:
+            self._absence = f"passed when the clock was set ahead by {moved_ns / 1e9:.1f} s"
         wait = wait_text(self.view, self.server.slot, at_ns, self.went_back)
         step = do.BookClockStep(at_ns - moved_ns, moved_ns)
         return [Report("clock", wait, grave=True), step] if wait else [step]
@@ -326,7 +331,7 @@ class Machine:
                 self._newcomers.waiting.add(neighbour)
                 return [
                     *self._send_again(neighbour),
-                    *self._catch_up_with(neighbour),
+                    *self._catch_up_with(at_ns, neighbour),
                     *self._ask([neighbour], self.view.next_seal(at_ns) - 1),
                     *self._tell_newcomers(at_ns),
                 ]
@@ -406,6 +411,7 @@ class Machine:
             # Its check-ins are forgotten with those of this slot, whose message must not wait for that.
             instructions += [one for one in self._fuse(late=True) if not isinstance(one, do.ForgetCheckIns)]
         instructions += self._catch_up(slot)
+        self._absence = _BUSY
         if self.records is not None:
             instructions += self._join.before_seal(self.server, self.view, slot, self.records)
         self._newcomers.sealed(slot)
@@ -436,7 +442,8 @@ class Machine:
             if not used:
                 instructions.append(Report("own-absurd", f"the sample of slot {slot} {_ABSURD}", grave=True))
         else:
-            instructions.append(do.NotSampled(slot, obstacle or why or "schedule", text))
+            reason: Unsampled = "budget" if self.server.lacks_budget else "schedule"
+            instructions.append(do.NotSampled(slot, obstacle or why or reason, text))
         return [*instructions, *self._open_exchange(at_ns, slot, message)]
 
     def _is_plausible(self, message: Messages | None, noisy: Floats) -> bool:
@@ -470,10 +477,10 @@ class Machine:
             for absent in range(max(last + 1, slot - _MOST_MISSED), slot):
                 self.server.observe(absent, None)
                 self.server.hear()
-        text = f"slots {last + 1} to {slot - 1} ended while this node was not running; they are not sampled."
+        missed, they = f"slots {last + 1} to {slot - 1}", "they are"
         if slot == last + 2:
-            text = f"slot {last + 1} ended while this node was not running; it is not sampled."
-        return [Report("slots-missed", text)]
+            missed, they = f"slot {last + 1}", "it is"
+        return [Report("slots-missed", f"{missed} {self._absence}; {they} not sampled.")]
 
     def _open_exchange(self, at_ns: int, slot: int, message: object, *, again: bool = False) -> list[Instruction]:
         """Send the own message of a slot, and hear what neighbours have sent for it already.
@@ -746,8 +753,8 @@ class Machine:
             return []
         return self._send_records(self._near(), to_all=True)
 
-    def _catch_up_with(self, neighbour: str) -> list[Instruction]:
-        """Send a neighbour whose link has come up all records of the last slots."""
+    def _catch_up_with(self, at_ns: int, neighbour: str) -> list[Instruction]:
+        """Send a neighbour whose link has come up all records of the last slots by the clock."""
         if self.records is None:
             return []
         self.records.forwarding.link_up(neighbour)
@@ -756,12 +763,13 @@ class Machine:
             return []  # they leave when the own message has left
         if exchange is not None:
             self.records.forwarding.mark_own_sent(exchange.slot, [neighbour])  # it gets the slot's message once more
-        return self._send_records([neighbour], to_all=False)
+        first = self.view.next_seal(at_ns) - self.records.terms.lag
+        return self._send_records([neighbour], to_all=False, first=first)
 
-    def _send_records(self, neighbours: Sequence[str], *, to_all: bool) -> list[Instruction]:
+    def _send_records(self, neighbours: Sequence[str], *, to_all: bool, first: int = 0) -> list[Instruction]:
         assert self.records is not None
         view, slot, instructions = self.view, self.server.slot, list[Instruction]()
-        for part in self.records.forwarding.outgoing(neighbours, to_all=to_all):
+        for part in self.records.forwarding.outgoing(neighbours, to_all=to_all, first=first):
             payload = forward_message(view, slot, self.trust.counter, part)
             instructions.append(do.Send(slot, payload, part.to, kind="forward"))
         return instructions

@@ -29,8 +29,9 @@ from dpcrowd.schemes.server import Server
 __all__ = ["Records"]
 
 _SUSPECT = (
-    "records of {name} disagree with those of the other servers, and count less from slot {slot} on: its operator "
-    "should know that its feed may have stopped, count people twice, or name the wrong regions."
+    "records of {name} disagree with those of the other servers, and count less from slot {slot} on: its share in "
+    "network.toml, or that of a region, may not be what it counts, or may have moved; or its feed may have stopped, "
+    "count people twice, or name the wrong regions. Its operator should know."
 )
 _PROOF_INVALID = (
     "the data folder has a proof that {origin} signed two different records for slot {slot}, but the revision that was "

@@ -261,9 +261,11 @@ def go_on(revision: Revision, state: bytes, before: Revision | None, account: Ac
         names = revision.view.regions
         try:
             origins = [before.view.number(name) for name in revision.view.names]
-            server.take_over(state, before.make_server(account), [old.get(region) for region in names], origins)
+            places = [old.get(region) for region in names]
+            anew = server.take_over(state, before.make_server(account), places, origins)
             new = len(set(names) - old.keys())
-            return server, f"goes on after slot {server.slot}" + (f"; {new} new regions." if new else ".")
+            text = f"goes on after slot {server.slot}" + (f"; {new} new regions" if new else "")
+            return server, text + (f"; begins to learn anew: {' and '.join(anew)}." if anew else ".")
         except BadInput as error:
             server, reason = revision.make_server(account), str(error)
     return server, f"estimates begin anew, what was spent stays spent. The reason: {reason}"

@@ -70,7 +70,7 @@ class SlotSealed:
     """These are the counts of a slot that is over. None: it was not counted.
 
     account  from which the slot is paid, as it is on disk; None: the one that the server has
-    why      for which reason there are no counts; or, if there are, why the budget does not pay for a sample
+    why      for which reason there are no counts; or, if there are, that the horizon is over (budget)
     """
 
     at_ns: int

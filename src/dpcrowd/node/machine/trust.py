@@ -85,6 +85,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dpcrowd.errors import counted
+
 __all__ = ["Trust", "distrust", "needs_operator", "rollback_text", "unproven_text"]
 
 _REMEMBERED = 1000
@@ -294,7 +296,7 @@ def distrust(trust: Trust) -> str:
         return ""
     if trust.lost_at is not None:
         return (
-            f"'{trust.lost_by}' remembers {trust.lost_at} samples of this server, and its ledger knows "
+            f"'{trust.lost_by}' remembers {counted(trust.lost_at, 'sample')} of this server, and its ledger knows "
             f"{trust.counter}: confirm the loss first (confirm-loss)."
         )
     if trust.nobody_remembers:
@@ -310,8 +312,8 @@ def distrust(trust: Trust) -> str:
 def rollback_text(trust: Trust, who: str, slot: int, counter: int) -> str:
     """Return that a neighbour has proven more samples than the ledger has: `counter` of them by a slot."""
     return (
-        f"{who} remembers {counter} samples of this node by slot {slot} and shows its signature; the ledger of "
-        f"{trust.counter} does not know them: the folder is an old copy. No sample until the loss is confirmed."
+        f"{who} remembers {counted(counter, 'sample')} of this node by slot {slot} and shows its signature; the ledger "
+        f"of {trust.counter} does not know them: the folder is an old copy. No sample until the loss is confirmed."
     )
 
 

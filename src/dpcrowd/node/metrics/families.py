@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from dpcrowd.node.api.views import Verdict
 from dpcrowd.node.machine.instructions import SendKind, Unsampled
 from dpcrowd.node.storage.failures import StorageFailure
 from dpcrowd.node.transport.caller import Reason as ConnectionRefused
@@ -55,7 +56,7 @@ BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 RECORD_REASONS = (
     *("absurd", "above-account", "bad-signature", "equivocation", "grouped", "malformed", "rate-limited"),
-    "wrong-slot",
+    *("wrong-slot", "other-configuration"),
 )
 """Why a record is not used."""
 
@@ -223,6 +224,13 @@ CALIBRATION_RATIO = Family(
 CALIBRATION_VALUES = Family(
     "dpcrowd_calibration_values", "gauge", "Number of those innovations, one per record and region or sum of regions."
 )
+CALIBRATION_VERDICT = Family(
+    "dpcrowd_calibration_verdict",
+    "gauge",
+    "Whether this is the verdict of /v1/quality on the intervals (1), or not (0).",
+    labels=("verdict",),
+    known=get_args(Verdict),
+)
 CONNECTIONS_REFUSED = Family(
     "dpcrowd_connections_refused_total",
     "counter",
@@ -356,6 +364,7 @@ FAMILIES = (
     CALIBRATION_COVERAGE,
     CALIBRATION_RATIO,
     CALIBRATION_VALUES,
+    CALIBRATION_VERDICT,
     CONNECTIONS_REFUSED,
     API_LIMITED,
     NEIGHBOUR_UP,

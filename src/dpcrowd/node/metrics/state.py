@@ -7,8 +7,9 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
-from dpcrowd.node.api.views import BudgetView, NetworkStatus, QualityView
+from dpcrowd.node.api.views import BudgetView, NetworkStatus, QualityView, Verdict
 from dpcrowd.node.metrics import families
 from dpcrowd.node.metrics.registry import Registry
 from dpcrowd.node.storage import StorageError
@@ -17,7 +18,7 @@ __all__ = ["free_bytes", "set_budget", "set_network", "set_storage"]
 
 
 def set_budget(registry: Registry, view: BudgetView) -> None:
-    """Set the metrics of the budget, from the answer of `/v1/budget`."""
+    """Set the metrics of the budget, as the ledger has it."""
     registry.set(families.MAY_SAMPLE, view.samples)
     registry.set(families.GUARANTEE_INFO, 1, kind=view.kind, length=str(view.length))
     registry.set(families.EPSILON, view.epsilon)
@@ -72,6 +73,8 @@ def _set_records(registry: Registry, status: NetworkStatus) -> None:
 def set_quality(registry: Registry, view: QualityView) -> None:
     """Set the metrics of the calibration, from the answer of `/v1/quality`; without records there is none."""
     registry.set(families.CALIBRATION_VALUES, view.values)
+    for verdict in get_args(Verdict):
+        registry.set(families.CALIBRATION_VERDICT, verdict == view.verdict, verdict=verdict)
     if view.coverage is not None and view.calibration is not None:
         registry.set(families.CALIBRATION_COVERAGE, view.coverage)
         registry.set(families.CALIBRATION_RATIO, view.calibration)

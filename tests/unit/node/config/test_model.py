@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
 from dpcrowd.models.file import write_model
+from dpcrowd.models.model import LONGEST_SOURCE
 from dpcrowd.node.config import digest, load_network, parse_network
 from dpcrowd.node.config.read import network_text
 from dpcrowd.node.config.revision import check_next
@@ -89,6 +92,38 @@ def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
         model.write_text(text.replace('"the town\'s own survey"', source), encoding="utf-8")
         with pytest.raises(BadInput, match=f"scheme.model: .*{why}"):
             load_network(path)
+
+
+def test_a_source_that_is_a_book_is_refused(tmp_path: Path) -> None:
+    """The promise, the log and every page repeat it: nobody would read the rest of them."""
+    path = write(tmp_path, source="x" * LONGEST_SOURCE)
+    assert load_network(path).fitted is not None
+    model = tmp_path / "model.toml"
+    model.write_text(model.read_text(encoding="utf-8").replace("xxx", "xxxx", 1), encoding="utf-8")
+    with pytest.raises(BadInput, match="has 501 characters; allowed: 500"):
+        load_network(path)
+    with pytest.raises(BadInput, match="has 501 characters; allowed: 500"):
+        write(tmp_path, source="x" * (LONGEST_SOURCE + 1))
+
+
+def test_the_promise_quotes_the_operators_and_says_when_they_are_right(tmp_path: Path) -> None:
+    """A source that admits raw check-ins stood as an example of data that cost nothing."""
+    promise = load_network(write(tmp_path, source="raw check-ins of last week")).promise()
+    assert 'in their own words: "raw check-ins of last week". This is true only if' in promise
+    assert "a release that nobody has paid for" in promise
+
+
+def test_levels_and_variances_that_cannot_be_are_noted(tmp_path: Path) -> None:
+    """A model of another town, or one that was written by hand, would be used without a word."""
+    path = write(tmp_path)
+    network = load_network(path)
+    assert not [text for text in network.warnings() if "model" in text and ("population" in text or "= 0" in text)]
+    small = msgspec.structs.replace(network, general=msgspec.structs.replace(network.general, population=20))
+    assert any("people per slot, but the population is 20" in text for text in small.warnings())
+    model = tmp_path / "model.toml"
+    flat = re.sub(r"\nvariance = [0-9.e-]+", "\nvariance = 0.0", model.read_text(encoding="utf-8"))
+    model.write_text(flat, encoding="utf-8")
+    assert any(f"variance = 0 in {network.regions[0]}" in text for text in load_network(path).warnings())
 
 
 def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:

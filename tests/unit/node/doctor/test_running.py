@@ -223,3 +223,46 @@ def test_the_command_asks_over_http_and_https(tls: bool, net: Path, capsys: pyte
     assert "running: the node is ready" in out
     assert f"the node runs with digest {NETWORK['digest']}" in out
     assert {token for _, _, token, _ in server.asked} == {"Bearer secret-secret-secret"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "outcome", "words"),
+    [
+        ({"servers": [{"name": "server-1", "suspected_since": 40}]}, "suspected", "problem", "of this server disagree"),
+        ({"servers": [{"name": "server-2", "suspected_since": 40}]}, "suspected", "note", "Tell its operator"),
+        ({"servers": [{"name": "server-2", "suspected_since": None}]}, "suspected", "passed", "no server's records"),
+        (
+            {"servers": [{"name": name, "suspected_since": 4} for name in ("server-2", "server-3")]},
+            "suspected",
+            "note",
+            "shares in network.toml are probably wrong",
+        ),
+        ({"verdict": "narrow", "text": "23% of 48."}, "calibration", "problem", "23% of 48."),
+        ({"verdict": "calibrated", "text": "95%."}, "calibration", "passed", "95%."),
+        ({"verdict": "calibrated", "text": "far.", "caveats": ["far-off"]}, "calibration", "note", "far."),
+        ({"verdict": "unknown", "text": "3 so far."}, "calibration", "skipped", "3 so far."),
+    ],
+)
+def test_suspected_servers_and_narrow_intervals_are_found(
+    changes: dict[str, Any], check: str, outcome: str, words: str, net: Path
+) -> None:
+    """The doctor called a server well whose estimates were far outside their intervals."""
+    _runs(net)
+    findings = of(look(net, ask=_answers(net, **changes)), check)
+    assert [one.outcome for one in findings if words in one.text] == [outcome]
+    assert all("share" in one.fix for one in findings if one.outcome == "problem"), "the likeliest cause"
+
+
+def test_a_node_of_an_earlier_version_has_no_calibration(net: Path) -> None:
+    """It refuses the question; nothing else may be left unchecked because of it."""
+    _runs(net)
+    answers = _answers(net)
+
+    def ask(node: object, path: str) -> Any:
+        if path == "/v1/quality":
+            raise BadInput("the node refused (404): no such path.")
+        return answers(node, path)
+
+    findings = look(net, ask=ask)
+    assert [one.outcome for one in of(findings, "running")] == ["passed"]
+    assert not of(findings, "calibration")

@@ -43,8 +43,12 @@ def test_the_operator_is_told_when_budget_ends_and_when_it_is_back(
         loader = AccountLoader(storage, FOUR)
         assert left(loader, 0) == NANO
         draw(storage, 0, nano=NANO - NANO // 4 + 1)
-        assert left(loader, 1) == left(loader, 2) == NANO // 4 - 1
+        for slot in (1, 2):
+            assert left(loader, slot) == NANO // 4 - 1
+            loader.note_unpaid()
         assert left(loader, 4) == NANO
+        loader.note_sampled()
+        loader.note_sampled()
     events = [(record.event, record.getMessage()) for record in caplog.records]  # type: ignore[attr-defined]
     assert [event for event, _ in events] == ["budget-spent", "budget-back"]
     assert "ε=0.750000001 of 1 is spent" in events[0][1]
@@ -54,12 +58,25 @@ def test_the_operator_is_told_when_budget_ends_and_when_it_is_back(
 def test_a_window_that_its_schedule_uses_up_is_no_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, keeps_schedule: bool, level: int
 ) -> None:
-    """With relay it is used up in most slots: a warning every few slots hides those that mean something."""
+    """With relay it is used up in most slots: a line every few slots hides those that mean something."""
     with open_storage(tmp_path, nano=NANO, slots=4) as storage, caplog.at_level(logging.INFO):
         loader = AccountLoader(storage, FOUR, keeps_schedule=keeps_schedule)
         draw(storage, 0, nano=NANO)
         assert left(loader, 1) == 0
+        assert not caplog.records, "no sample was due"
+        loader.note_unpaid()
     assert [(record.event, record.levelno) for record in caplog.records] == [("budget-spent", level)]  # type: ignore[attr-defined]
+
+
+def test_a_sample_that_costs_more_than_is_left_is_explained(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A scheme whose samples cost several even shares would be silent without a reason."""
+    with open_storage(tmp_path, nano=NANO, slots=4) as storage, caplog.at_level(logging.INFO):
+        loader = AccountLoader(storage, FOUR)
+        draw(storage, 0, nano=NANO // 2)
+        assert left(loader, 1) == NANO // 2
+        loader.note_unpaid()
+        assert loader.is_short
+    assert "ε=0.5 is left, less than a sample costs" in caplog.text
 
 
 def test_nothing_is_paid_before_a_jump_is_on_disk(

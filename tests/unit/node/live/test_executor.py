@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ from node_support_storage import open_storage
 
 class Nothing:
     """What is outside of an executor: here, nothing; deadlines are the test's own."""
+
+    counting = SimpleNamespace(note_sampled=lambda: None, note_unsampled=lambda why: None)
 
     def schedule(self, slot: int, at_ns: int) -> None:
         """Nobody is told."""

@@ -87,7 +87,7 @@ def test_confirming_it_books_a_whole_budget_and_lets_later_starts_be_vouched_for
     assert f"blocked is {told}" in text
     assert f"ε=1 at slot {free}, {rfc3339(clock.opens(free))}." in text, "when it samples again"
     assert storage.ledger.counter() == booked.counter == 2
-    assert "no neighbour that was heard remembers the 1 samples" in storage.events.all()[-1].text
+    assert "no neighbour that was heard remembers the 1 sample of" in storage.events.all()[-1].text
     assert storage.ledger.allowance(clock.opens(24)).nano == 0
     assert [storage.ledger.allowance(clock.opens(slot)).nano for slot in (free - 1, free)] == [0, 10**9]
     again = machine_of(files, storage, 24).trust

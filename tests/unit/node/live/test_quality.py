@@ -6,13 +6,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from dpcrowd.filters.calibration import CalibrationWindow
 from dpcrowd.node.config import parse_network
 from dpcrowd.node.config.samples import sample_network
-from dpcrowd.node.live.status import quality
+from dpcrowd.node.live.quality import SuspectedServers, quality
 from dpcrowd.node.metrics.registry import Registry, render_all
 from dpcrowd.node.metrics.state import set_quality
 from dpcrowd.node.slots import rfc3339
@@ -38,6 +39,7 @@ def test_the_verdict_says_which_way_the_intervals_are_wrong() -> None:
     assert "too narrow" in of(list(2 * normal)).text
     jump = of([*normal, *[9.0] * 25])
     assert (jump.verdict, "some values were far off" in jump.text) == ("calibrated", True), "2.9 is not about right"
+    assert (jump.caveats, of(list(normal)).caveats) == (["far-off"], []), "programs do not read sentences"
 
 
 def test_few_records_are_no_reason_to_worry() -> None:
@@ -46,6 +48,69 @@ def test_few_records_are_no_reason_to_worry() -> None:
     assert (view.verdict, view.coverage, view.values, view.since_slot) == ("unknown", 0.0, 3, 5)
     nothing = of([])
     assert (nothing.verdict, nothing.coverage, nothing.calibration, nothing.since_slot) == ("unknown", None, None, None)
+
+
+def test_who_is_left_out_is_named_and_leaves_no_verdict_if_it_is_many() -> None:
+    """Two of four servers were suspected, since shares were wrong; the verdict was 'calibrated', the coverage 0.67."""
+    window = CalibrationWindow(1)
+    window.add(5, np.random.default_rng(1).normal(size=(1000, 1)))
+
+    def with_suspects(names: list[str], share: float) -> Any:
+        left_out = SuspectedServers(names, share, "a")
+        return quality(window.summary(), ["north"], "relay", judges_others=True, left_out=left_out)
+
+    many = with_suspects(["a", "d"], 0.5)
+    assert (many.verdict, many.caveats) == ("unknown", ["suspected"])
+    assert (many.suspected, many.suspected_share) == (["a", "d"], 0.5)
+    assert "Records of a (this server), d, with 50% of the shares, are not among these values" in many.text
+    few = with_suspects(["d"], 0.05)
+    assert (few.verdict, few.caveats, few.suspected) == ("calibrated", [], ["d"])
+    assert "Records of d, with 5% of the shares, are not among" in few.text
+    window.add(6, np.full((1000, 1), 5.0))
+    narrow = with_suspects(["d"], 0.5)
+    assert (narrow.verdict, narrow.caveats) == ("narrow", ["suspected"]), "what is evident stays so"
+
+
+def test_the_part_of_suspected_servers_is_that_of_their_worst_region() -> None:
+    """A server that sees most people of one region decides there, however few it sees elsewhere."""
+    text = sample_network(3)
+    network = parse_network(text)
+    assert SuspectedServers.of(network, {"server-2"}, "server-1").share == pytest.approx(1 / 3, abs=1e-4)
+    assert SuspectedServers.of(network, (), "server-1") == SuspectedServers([], 0.0, "server-1")
+    one, two, three = network.servers
+    first, *others = network.regions
+    local = msgspec.structs.replace(two, shares={first: 0.8, **dict.fromkeys(others, 0.01)})
+    changed = msgspec.structs.replace(network, servers=(one, local, three))
+    assert SuspectedServers.of(changed, {"server-2"}, "server-1").share > 0.5
+
+
+def in_slots(values: list[list[float]]) -> Any:
+    """Return the verdict on values of one region, by slot."""
+    window = CalibrationWindow(1)
+    for slot, one in enumerate(values):
+        window.add(slot, np.array(one)[:, None])
+    return quality(window.summary(), ["north"], "relay", judges_others=True)
+
+
+def test_overwhelming_evidence_needs_no_200_values() -> None:
+    """48 values of which 23% were inside were 'unknown' for hours, and no alert said that the shares were wrong."""
+    far = [*[5.0] * 9, *[0.0] * 3]
+    view = in_slots([far, far, far, [5.0, *far[:-1]]])
+    assert (view.verdict, view.coverage, view.values, view.needed) == ("narrow", 0.2292, 48, 200)
+    assert "the intervals are too narrow: 23% of 48 values" in view.text
+    registry = Registry()
+    set_quality(registry, view)
+    text = render_all([registry], "reader")
+    assert 'dpcrowd_calibration_verdict{verdict="narrow"} 1' in text
+    assert 'dpcrowd_calibration_verdict{verdict="unknown"} 0' in text
+
+
+def test_values_of_one_slot_are_no_independent_evidence() -> None:
+    """They share a prior: one slot in which the crowd has jumped takes all of them out, and says it once."""
+    assert in_slots([[5.0] * 24, [5.0] * 24]).verdict == "unknown", "two slots are no more than two values"
+    assert in_slots([[5.0]] * 4).verdict == "narrow"
+    assert in_slots([[5.0, 0.0, 0.0, 0.0, 0.0]] * 12).verdict == "unknown", "60 values with 80% may be chance"
+    assert in_slots([[0.0] * 40, *[[5.0]] * 4]).verdict == "unknown", "a full slot counts as much as it has values"
 
 
 def test_an_unknown_verdict_says_when_it_will_be_known() -> None:
@@ -106,6 +171,11 @@ def test_live_nodes_count_others_and_begin_anew_after_a_restart(scheme: dict[str
             metrics = await world.runs["a"].live.metrics()
             assert f"dpcrowd_calibration_values {first.values}" in metrics
             assert "dpcrowd_calibration_coverage " in metrics
+            if (records := world.runs["a"].live.executor.machine.records) is not None:
+                records.suspects["d"] = 23
+                left_out = world.runs["a"].live.quality()
+                assert (left_out.suspected, left_out.caveats) == (["d"], ["suspected"])
+                assert left_out.suspected_share == pytest.approx(0.25, abs=0.15)
             world.kill("a")
             await world.start("a")
             await world.sleep_until(40, 1.0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
@@ -15,6 +18,8 @@ from dpcrowd.node.api.proofs import check_proof
 from dpcrowd.node.api.views import NetworkStatus
 from dpcrowd.node.machine.held_records import HeldProof
 from dpcrowd.node.wire_records import Equivocation
+from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.fit import fit
 from node_support_deployed import RELAY, World, make_files
 from node_support_virtual import VirtualLoop, run_virtually
 
@@ -87,6 +92,43 @@ def test_all_servers_and_messages_are_told(files: Path) -> None:
             }
             assert all(half is not None and half > 0 for one in records.values() for half in one.half_width)
             check_proofs_of(world.runs["a"].live)
+
+    run_virtually(story)
+
+
+def test_the_schedule_of_relay_is_not_shown_as_a_lack_of_budget(files: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its samples use up the window as planned: lines, counts and notices of a fault in most slots hide real ones."""
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(files, loop, FIVE) as world:
+            used_up = 0
+            for slot in range(6, 14):
+                await world.sleep_until(slot, 1.5)
+                view = await world.runs["a"].live.budget()
+                assert (view.samples, view.waits_for, view.text) == (True, None, "")
+                metrics = metrics_in(await world.runs["a"].live.metrics())
+                used_up += metrics["dpcrowd_may_sample"] == 0
+            assert used_up, "or there was nothing to hide"
+            assert metrics['dpcrowd_slots_unsampled_total{reason="budget"}'] == 0
+            assert metrics['dpcrowd_slots_unsampled_total{reason="schedule"}'] > 0
+
+    with caplog.at_level(logging.INFO):
+        run_virtually(story)
+    assert not [one for one in caplog.records if getattr(one, "event", "").startswith("budget")]
+
+
+def test_the_budget_names_a_model_that_was_used_in_the_window(files: Path) -> None:
+    """A revision without it would silently take back what the operators have asserted of releases in the window."""
+    counts = counts_from_array(np.full((60, 2), 50))
+    model = fit(counts, source="the old census")
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(files, loop, ("a",)) as world:
+            await world.sleep_until(1, 1.0)
+            live = world.runs["a"].live
+            assert "census" not in (await live.budget()).guarantee
+            live._earlier[0] = SimpleNamespace(revision=0, fitted=model)
+            assert '"the old census"' in (await live.budget()).guarantee
 
     run_virtually(story)
 

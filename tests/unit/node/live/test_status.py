@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,22 @@ def test_what_relay_assumes_of_the_crowd_is_what_the_network_states() -> None:
         name = network.servers[0].name
         status = network_status(network, name, set(), {}, Counter(), {}, network.clock().opens(3))
         assert (status.groups, status.turnover, status.share_width) == expected
+        assert status.learn is False, "there is no model"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "learns"),
+    [
+        ({"name": "relay", "process_var": 100.0, "learn": True}, True),
+        ({"name": "relay", "process_var": 100.0, "learn": False}, False),
+        ({"name": "dpcrowd-w", "process_var": 100.0, "learn": True, "form": "matrix"}, False),
+    ],
+)
+def test_whether_servers_learn_is_told(scheme: dict[str, Any], learns: bool) -> None:
+    """The API did not say it, so that nobody could tell why two networks with one model differ."""
+    network = network_of({**tables(), "scheme": scheme})
+    status = network_status(network, network.servers[0].name, set(), {}, Counter(), {}, network.clock().opens(3))
+    assert status.learn is learns
 
 
 def test_when_a_message_was_last_refused_is_told() -> None:

@@ -90,6 +90,21 @@ def test_a_record_that_comes_too_late_is_counted_and_left_out() -> None:
     assert not node.refused
 
 
+def test_a_copy_of_a_record_that_was_used_is_not_late() -> None:
+    """A neighbour that comes back sends what it had: all servers, this one too, seemed to be late because of that."""
+    network, node = listening()
+    sampled = [key for key in records_of(node).held.records if key.slot <= 12 - FACTS.lag]
+    run(network, range(9, 13))
+    assert {key.origin for key in sampled} >= {"server-1", "server-4"}
+    for key in sampled:
+        number = node.view.names.index(key.origin)
+        node.give(on.MessageArrived(node.view.ends(12) + 1, "server-0", forward_of(0, 12, [signed(number, key.slot)])))
+    assert not records_of(node).arrivals.late_by
+    empty = next(slot for slot in range(4, 8) if Key(slot, "server-4") not in sampled)
+    node.give(on.MessageArrived(node.view.ends(12) + 1, "server-0", forward_of(0, 12, [signed(4, empty)])))
+    assert records_of(node).arrivals.late_by == {("server-0", "server-4"): 1}, "what was never there is late"
+
+
 def test_who_samples_too_often_is_refused_by_its_account() -> None:
     """An origin that says something in every slot would count for more than it has paid."""
     network, node = listening()

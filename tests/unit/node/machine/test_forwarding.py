@@ -134,3 +134,23 @@ def test_a_revision_without_a_server_passes_none_of_its_records_on() -> None:
     records.take_over(view, node.machine.server)
     assert not records.forwarding.has_outgoing(["server-2"])
     assert records.forwarding.outgoing(["server-2"], to_all=True) == []
+
+
+def test_who_was_away_sends_nothing_that_is_final() -> None:
+    """After a crash it holds records of before: sent again, they would count as late at its neighbours."""
+    network = make_network(FACTS)
+    run(network, range(9))
+    network.down.add(2)
+    away = FACTS.lag - 2
+    run(network, range(9, 9 + away))
+    network.down.clear()
+    letters = sent_by(network)
+    node, at_ns = network.nodes[2], network.nodes[2].view.ends(8 + away) + 1
+    assert any(key.slot <= 8 + away - FACTS.lag for key in records_of(node).held.records), "or nothing is shown"
+    node.restart(at_ns, vouched=True)
+    for number in (1, 3):
+        node.give(on.NeighbourUp(at_ns + 1, f"server-{number}"))
+    network.deliver()
+    slots = {record.slot for _, _, body in letters for record in body.relayed}
+    assert slots
+    assert min(slots) > 8 + away - FACTS.lag

@@ -43,3 +43,11 @@ def test_who_begins_anew_says_why() -> None:
     assert server.slot == -1
     assert "The reason: the saved state of scheme 'dpcrowd-plus' is of another server or setting" in text
     assert "\n" not in text
+
+
+def test_who_learns_anew_says_what() -> None:
+    """Intervals are wider for a while, and an operator who reads only that estimates go on would look for a fault."""
+    model, other = course_model(4), course_model(4, relative=True)
+    old, new = revision(model=model, learn=True), revision(model=other, learn=True)
+    _, text = go_on(new, saved(CASE, model=model, learn=True), old, None)
+    assert text == f"goes on after slot {CHANGED - 1}; begins to learn anew: how well the model fits."

@@ -223,8 +223,32 @@ def test_one_missed_slot_is_told_as_one() -> None:
     node = Lone()
     node.live([0])
     node.live([2])
-    text = "slot 1 ended while this node was not running; it is not sampled."
+    text = "slot 1 passed without being sealed in time; it is not sampled."
     assert [report.text for report in node.reports] == [text]
+
+
+@pytest.mark.parametrize(
+    ("happening", "reason"),
+    [
+        (on.ClockSet(0, 30 * 10**9), "passed when the clock was set ahead by 30.0 s"),
+        (on.StoodStill(0), "ended while this node stood still"),
+        (None, "ended while this node was not running"),
+    ],
+)
+def test_missed_slots_are_put_down_to_what_happened(happening: on.Stimulus | None, reason: str) -> None:
+    """An operator whose clock was set would look for a crash that never was."""
+    node = Lone()
+    node.live([0])
+    if happening is None:
+        node.restart(node.view.seals(5) + 1, vouched=True)
+    else:
+        node.give(happening)
+    node.live([6])
+    assert [one.text for one in node.reports if one.event == "slots-missed"] == [
+        f"slots 1 to 5 {reason}; they are not sampled."
+    ]
+    node.live([8])
+    assert node.reports[-1].text == "slot 7 passed without being sealed in time; it is not sampled.", "said once"
 
 
 def test_a_first_start_late_in_the_network_misses_nothing() -> None:

@@ -158,6 +158,7 @@ def test_a_broken_origin_is_named_once_with_the_slot() -> None:
         (report,) = [one for one in node.reports if one.event == "suspect"]
         assert "server-3" in report.text
         assert str(suspects["server-3"]) in report.text
+        assert "its share in network.toml, or that of a region, may not be what it counts" in report.text
 
 
 def test_smoothed_slots_are_stored_with_every_release() -> None:
