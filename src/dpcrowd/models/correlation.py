@@ -10,11 +10,13 @@ which says what rho is. Deviations last, and a short series has few independent 
 autocorrelation a tell as much as n (1 - a^2)/(1 + a^2) independent ones. So that chance is not taken for a correlation,
 the mean of S^2 counts without two of its standard errors, and a correlation below 0 is 0.
 
-What two regions have in common lasts as long as their products do: those of two slots in a row, by those of one slot,
+What two regions have in common lasts as long as their products do, in which the deviations that each region has of its
+own cancel out:
 
-    b = sum over t and j != k of e_j(t) e_k(t-1)  /  sum over t and j != k of e_j(t) e_k(t)
+    c(n) = mean over t and j != k of e_j(t) e_k(t-n)         b minimises the sum of (c(n)/c(0) - b^n)^2 over n = 1 to 4
 
-in which the deviations that each region has of its own cancel out.
+Several n, because counts of neighbouring slots may be shifted: what is late in one hour is counted in the next one, and
+c(1) alone can then be larger than c(0).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ __all__ = ["common_transition", "mean_correlation"]
 _LARGEST_A = 0.995
 _LONGEST = 0.99
 """What regions have in common is taken to be forgotten at last; filters have another belief for crowds that grow."""
+_STEPS = range(1, 5)
 _ERRORS = 2.0
 """By how many standard errors the variance of the sum is reduced."""
 
@@ -72,11 +75,17 @@ def common_transition(blocks: Sequence[Floats]) -> float:
     >>> round(common_transition([rng.normal(0.0, 1.0, (4000, 20)) + common]), 1)
     0.8
     """
-    together = sum(_products(block, block) for block in blocks)
-    later = sum(_products(block[1:], block[:-1]) for block in blocks)
-    return min(max(later / together, 0.0), _LONGEST) if together > 0.0 else 0.0
+    together = _mean_product(blocks, 0)
+    if together <= 0.0:
+        return 0.0
+    seen = [_mean_product(blocks, steps) / together for steps in _STEPS if any(len(block) > steps for block in blocks)]
+    possible = np.linspace(0.0, _LONGEST, 100)
+    missed = sum((np.square(part - possible**steps) for steps, part in zip(_STEPS, seen, strict=False)), np.zeros(100))
+    return round(float(possible[np.argmin(missed)]), 2)
 
 
-def _products(one: Floats, other: Floats) -> float:
-    """Return the sum over slots of the products of two different regions."""
-    return float((one.sum(axis=1) * other.sum(axis=1)).sum() - (one * other).sum())
+def _mean_product(blocks: Sequence[Floats], steps: int) -> float:
+    """Return the mean over slots of the products of two different regions that are so many slots apart."""
+    pairs = [(block[steps:], block[: len(block) - steps]) for block in blocks if len(block) > steps]
+    total = sum(float((one.sum(axis=1) * other.sum(axis=1)).sum() - (one * other).sum()) for one, other in pairs)
+    return total / max(sum(len(one) for one, _ in pairs), 1)
