@@ -16,7 +16,8 @@ cover 90% to 99%. If no other was measured, nothing is said of others. Relay wit
 a line of its own says in how many cells the model and the groups pay. `central` needs one place that everybody
 trusts: it is listed, but not among those that relay is compared with. Flooding reaches every server within a slot; so
 do relay's records here (`hops_per_slot="all"`), as on live servers, which forward them at once. The first table has
-total error, ARE, MAE and coverage of every scheme, with and without a model, in every cell; the others are about relay.
+total error, ARE, MAE and coverage of every scheme, with and without a model, in every cell; the others are about relay,
+with the standard error (±) of each ratio over the runs: two runs do not decide ratios that are within 1% of 1.
 
 Names are those of `dpcrowd data`; gowalla-days and gowalla-6h are its set `gowalla` in slots of a day and of 6 hours
 (`--data gowalla --slot-length 6h` of `dpcrowd simulate`).
@@ -142,6 +143,14 @@ def paired_ratio(first: Row, second: Row) -> float:
     return math.exp(float(np.mean(np.log(np.array(first["total_errors"]) / np.array(second["total_errors"])))))
 
 
+def ratio_error(first: Row, second: Row) -> float | None:
+    """Return the standard error of the paired ratio over the runs; None: of a single run it is unknown."""
+    logarithms = np.log(np.array(first["total_errors"]) / np.array(second["total_errors"]))
+    if logarithms.size < 2:
+        return None
+    return paired_ratio(first, second) * float(logarithms.std(ddof=1)) / math.sqrt(logarithms.size)
+
+
 def compare(rows: list[Row]) -> Row | None:
     """Return the ratios of the recommended scheme of one cell; None: it was not measured there."""
     by_scheme = {(row["scheme"], row["model"]): row for row in rows}
@@ -159,8 +168,10 @@ def compare(rows: list[Row]) -> Row | None:
         "past": past["total_error"],
         "past_coverage": past["coverage"],
         "to_past": paired_ratio(ours, past),
+        "to_past_error": ratio_error(ours, past),
         "best": None if best is None else f"{best['scheme']}{' + model' if best['model'] == 'model' else ''}",
         "to_best": None if best is None else paired_ratio(ours, best),
+        "to_best_error": None if best is None else ratio_error(ours, best),
     }
 
 
@@ -220,10 +231,15 @@ def every_scheme(rows: Iterable[Row]) -> list[list[Any]]:
     ]
 
 
+def _number(value: float) -> str:
+    """Return a number with three digits; with four behind the point where it is a ratio that could be taken for 1."""
+    return f"{value:.4f}" if 0.99 < value < 1.01 and value != 1.0 else f"{value:.3g}"
+
+
 def table(header: list[str], rows: list[list[Any]], *, markdown: bool) -> str:
     """Return a table as text or as Markdown."""
     texts = [
-        ["" if cell is None else f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in r] for r in rows
+        ["" if cell is None else _number(cell) if isinstance(cell, float) else str(cell) for cell in r] for r in rows
     ]
     if markdown:
         return "\n".join(f"| {' | '.join(row)} |" for row in [header, ["---"] * len(header), *texts])
@@ -236,9 +252,15 @@ def report(rows: list[Row], *, markdown: bool) -> str:
     by_cell = cells(rows)
     compared = [one for one in (compare(found) for found in by_cell.values()) if one is not None]
     columns = {"series": "series", "users": "shares", "ε": "epsilon", "without": "without_model"}
-    columns |= {"with model": "without_groups", "with groups": "total_error", "past": "past", "/ past": "to_past"}
+    columns |= {
+        "with model": "without_groups",
+        "with groups": "total_error",
+        "past": "past",
+        "/ past": "to_past",
+        "±": "to_past_error",
+    }
     if any(row["best"] is not None for row in compared):
-        columns |= {"best other": "best", "/ best": "to_best"}
+        columns |= {"best other": "best", "/ best": "to_best", " ±": "to_best_error"}
     columns |= {"ARE": "are", "MAE": "mae", "coverage": "coverage", "of past": "past_coverage"}
     ratios = [[row[key] for key in columns.values()] for row in compared]
     by_scheme = coverage_by_scheme(rows)

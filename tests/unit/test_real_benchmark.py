@@ -56,3 +56,12 @@ def test_every_scheme_has_its_errors(real: ModuleType) -> None:
         "| flu | partition | 1 | relay | model, groups | 0.2 | 0.2 | 1 | 0.95 |",
         "| flu | partition | 1 | dsample | none | nan | nan | 1 |  |",
     ]
+
+
+def test_a_ratio_has_its_standard_error(real: ModuleType) -> None:
+    """Two runs decided cells that more runs decide otherwise, and the table did not show how far they differ."""
+    ours, past = _row("relay", "model, groups", 0.2), _row("past", "model", 0.2)
+    ours["total_errors"], past["total_errors"] = [0.19, 0.21], [0.2, 0.2]
+    assert real.ratio_error(ours, past) == pytest.approx(0.05, rel=0.01), "half of the difference of 0.95 and 1.05"
+    assert real.ratio_error(_row("relay", "model", 0.2), _row("past", "model", 0.2)) is None
+    assert "| / past | ± |" in real.report([ours, past], markdown=True)
