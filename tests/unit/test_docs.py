@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+import unicodedata
 from dataclasses import MISSING, fields
 from pathlib import Path
 
@@ -98,6 +99,34 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
         assert (ROOT / target).exists(), f"{page.name} links to {target}, which does not exist"
 
 
+def _anchors(page: Path) -> tuple[set[str], set[str]]:
+    """The anchors of the headings of a page, as GitHub makes them and as MkDocs does."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    github, mkdocs = set(), set()
+    seen: dict[str, int] = {}
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", text, flags=re.MULTILINE):
+        plain = re.sub(r"<[^>]+>", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)).strip()
+        slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        github.add(slug if slug not in seen else f"{slug}-{seen[slug]}")
+        seen[slug] = seen.get(slug, 0) + 1
+        ascii_only = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
+        mkdocs.add(re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", ascii_only).strip().lower()))
+    ids = set(re.findall(r'<a id="([^"]+)"', text))
+    return github | ids, mkdocs | ids
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_anchors_of_links_exist_on_github_and_in_the_built_pages(page: Path) -> None:
+    """The two make different anchors of a heading with an epsilon or an ampersand; `make docs` checks its own only."""
+    for path, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        target = page if not path else (page.parent / path).resolve()
+        if target.suffix != ".md":
+            continue
+        github, mkdocs = _anchors(target)
+        assert anchor in github, f"{page.name} links to {path}#{anchor}, which GitHub does not have"
+        assert anchor in mkdocs, f"{page.name} links to {path}#{anchor}, which the built pages do not have"
+
+
 def test_pins_cover_every_dependency_and_name_no_address() -> None:
     """An unpinned dependency breaks `--require-hashes`; an address would tie everybody to one package index."""
     pins = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
@@ -110,6 +139,20 @@ def test_pins_cover_every_dependency_and_name_no_address() -> None:
     names = {re.split(r"[\[<>=~!; ]", needed)[0] for needed in [*project["dependencies"], *extras]} - {"dpcrowd"}
     assert len(names) > 15
     assert names <= pinned, f"not pinned (run `make pins`): {sorted(names - pinned)}"
+
+
+@pytest.mark.slow
+def test_the_planned_network_of_the_readme_can_be_made_as_printed(tmp_path: Path) -> None:
+    """The plan that it showed had no links, and `dpcrowd init` refused it."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("### Run a network")[1].split("\n## ")[0]
+    lines = re.findall(r"^    dpcrowd ((?:plan|init NET --plan) .+)$", section, flags=re.MULTILINE)
+    assert [line.split()[0] for line in lines] == ["plan", "init"]
+    code = "import sys; from dpcrowd.cli.main import main; sys.exit(main())"
+    for line in lines:
+        command = [sys.executable, "-c", code, *shlex.split(line, comments=True)]
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "NET" / "network.toml").exists()
 
 
 @pytest.mark.slow
