@@ -1150,4 +1150,20 @@ MUTANTS = (
         "A state is sent while its slot is counted and exchanged: its moment tells something, and it lacks records.",
         ("unit/node/machine/test_join.py",),
     ),
+    Mutant(
+        "beliefs-without-their-estimates",
+        "schemes/kept_learning.py",
+        "fresh.mean[..., region] += factor[region]",
+        "fresh.mean[..., region] += 0.0 * factor[region]",
+        "After a revision, beliefs have weights that belong to estimates which are gone.",
+        ("unit/schemes/test_kept_learning.py",),
+    ),
+    Mutant(
+        "remembered-for-ever",
+        "node/machine/held_records.py",
+        "if key.slot >= first - self._revisions.terms.lag}",
+        "if key.slot >= 0}",
+        "A server that runs for months remembers every record that it ever had.",
+        ("unit/node/machine/test_arrivals.py",),
+    ),
 )

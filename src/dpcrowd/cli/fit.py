@@ -128,16 +128,7 @@ _NO_SOURCE = (
     "The model's file, servers and results repeat it as your assertion."
 )
 _OF_COUNTS = ("regions", "slot_length", "round_counts", "gaps", "header", "data_dir")
-_PLAIN_KEYS = (
-    "season",
-    "variance",
-    "source",
-    "data",
-    "first",
-    "slots",
-    "reason",
-    "region_correlation",
-)
+_PLAIN_KEYS = ("season", "variance", "source", "data", "first", "slots", "reason", "region_correlation")
 
 
 def _plain(model: Any) -> dict[str, Any]:

@@ -51,4 +51,4 @@ def _option(option: click.Option, value: str) -> str:
         return f"{name} {value.strip(chr(34))}"
     if value == "False" and option.secondary_opts:
         return option.secondary_opts[0]
-    return name if value == "True" else f"{name}={value}"
+    return name if value == "True" else f"{option.name}={value}"

@@ -21,7 +21,7 @@ So the row of a slot is exact for every calendar, also where a season is not a w
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -86,7 +86,7 @@ class Course:
     offset: int = 0
     step: int = 0
     scale: Floats | None = None
-    tails: Tails | None = None
+    tails: Tails | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
         if self.profile.ndim != 2 or self.profile.shape != self.variance.shape or not self.profile.size:

@@ -37,7 +37,7 @@ class InCommon:
     def __post_init__(self) -> None:
         if not 0.0 <= self.transition < 1.0:
             raise BadInput(f"the part in common that is left after a slot is {self.transition}; allowed: 0 to below 1.")
-        assert self.tails  # which checks the others
+        Tails(np.array([self.usual]), np.array([self.unusual]))  # refuses what cannot be
 
     @property
     def tails(self) -> Tails:

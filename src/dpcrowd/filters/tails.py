@@ -39,7 +39,6 @@ _FREEDOM = 6.0  # as in `learning`
 _MOST_TRUSTED = 0.9
 _LEAST_NUMBER = 1e-6
 """The least part of usual deviations, and of unusual slots."""
-_LEAST_LARGE = 0.5  # the least part of the variance that is that of large deviations
 _STEPS = 20  # of halving, after which the median is known to a millionth of the distance
 
 
@@ -136,7 +135,7 @@ class MostlySmall:
     def _parts(self) -> tuple[Floats, Floats]:
         """Return the variances of small and of large deviations, as parts of the variance, (h,) each."""
         usual, unusual = self.tails.usual[self.tails.heavy], self.tails.unusual[self.tails.heavy]
-        return usual, np.maximum(1.0 - (1.0 - unusual) * usual, _LEAST_LARGE) / unusual
+        return usual, (1.0 - (1.0 - unusual) * usual) / unusual
 
 
 def _density(value: Floats, variance: Floats) -> Floats:

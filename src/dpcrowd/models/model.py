@@ -42,7 +42,8 @@ _LEAST_PART, _LEAST_EXPECTED = 0.1, 0.05  # of the level, and in people: where h
 
 
 LONGEST_SOURCE = 500
-"""Characters of a source."""
+"""Number of characters that a new source has at most, and that are quoted of a longer one in a file of an earlier
+version."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,20 +129,17 @@ class Model:
     in_common: InCommon | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a model without a source: nobody would know whether it costs no privacy budget.
-
-        The promise repeats the source wherever it is printed, so that it has to be short.
-        """
-        if len(self.source) > LONGEST_SOURCE:
-            raise BadInput(
-                f"the source of {self.file} has {len(self.source):,} characters; allowed: {LONGEST_SOURCE}, since "
-                "every promise repeats it. Say in a sentence why the model costs no privacy budget."
-            )
+        """Refuse a model without a source: nobody would know whether it costs no privacy budget."""
         if not any(character.isalnum() for character in self.source):
             raise BadInput(
                 f"{self.file} has no source; a model has to say why it costs no privacy budget. Fit it with 'dpcrowd "
                 "fit --source TEXT' on published data, on people outside the promise, or on earlier releases."
             )
+
+    @property
+    def quoted_source(self) -> str:
+        """The source as promises and changes quote it: no longer than what they could repeat."""
+        return self.source if len(self.source) <= LONGEST_SOURCE else f"{self.source[: LONGEST_SOURCE - 1]}…"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ What a slot adds to a deviation, in units of its standard deviation by the model
     u(t) = (e(t) - a e(t-1) s(t)/s(t-1)) / sqrt(q(t))
 
 is normal with the variance 1 if the model is right. Closed days and bursts leave most of it far smaller: the variance
-of usual slots, by the median of |u|, is then a small part of the whole, and never less than that of a Poisson count.
+of usual slots, by the median of |u|, is then a small part of the whole, and never less than that of a Poisson count, or
+of rounding, which is the least that a model expects.
 Slots with more than three of its standard deviations are unusual. `filters.tails` says what filters make of it.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.tails import HEAVY, NORMAL
+from dpcrowd.models.model import LEAST_VAR
 
 __all__ = ["tails_in_common", "tails_of"]
 
@@ -37,7 +39,7 @@ def tails_of(
     if len(deviation) < _FEWEST:
         return None
     normalised = (deviation[1:] - transition * ratio * deviation[:-1]) / np.sqrt(variance[1:])
-    by_chance = (np.maximum(expected[1:], _LEAST_USUAL) * (1.0 - np.square(transition)) / variance[1:]).mean(axis=0)
+    by_chance = (np.maximum(expected[1:], LEAST_VAR) * (1.0 - np.square(transition)) / variance[1:]).mean(axis=0)
     usual, unusual = _parts(normalised, by_chance)
     return (usual, unusual) if (usual < HEAVY).any() else None
 

@@ -80,11 +80,10 @@ class Run:
         if more_regions:
             model = ProcessModel.of(1.0, np.ones(setting.regions + more_regions))
             if setting.model.course is not None:
-                known = (
-                    setting.model.region_correlation,
-                    setting.model.in_common,
-                )  # so that all beliefs are there
-                model = ProcessModel.around(setting.model.course.with_more_regions(more_regions), 0.0, None, *known)
+                course = setting.model.course.with_more_regions(more_regions)
+                # With what regions have in common, so that there are as many beliefs.
+                known = setting.model.region_correlation, setting.model.in_common
+                model = ProcessModel.around(course, 0.0, None, *known)
             setting = replace(setting, model=model)
         return pack(self._start(setting), "state")
 

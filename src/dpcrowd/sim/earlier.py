@@ -6,26 +6,31 @@ variances are where regions start from that were measured weakly, and its season
 
 The correlation of two regions is kept as it was. Measurements would show it by the products of two regions' deviations,
 since their noise is independent; but a server whose share of the crowd is not what the network takes it for is wrong in
-all regions alike, and that is a correlation of measurements, too, with no people behind it.
+all regions alike, and that is a correlation of measurements, too, with no people behind it. Where deviations are mostly
+small is kept as well, since noise hides it.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.tails import NORMAL
+from dpcrowd.models.estimate import Fitted
 from dpcrowd.models.file import read_model
 from dpcrowd.models.model import Model, row_variances
 from dpcrowd.models.season import SeasonKind, SlotTimes, duration_text, seasons_seen
 from dpcrowd.models.weak import EarlierModel
 from dpcrowd.sim.network_file import read_network_process
 
-__all__ = ["as_start", "correlation_note", "earlier_model", "is_network", "reads_groups", "season_notes"]
+__all__ = ["as_start", "earlier_model", "is_network", "keep_facts", "reads_groups", "season_notes"]
 
 
 def earlier_model(made_with: Model | str | os.PathLike[str] | None) -> Model | None:
@@ -80,12 +85,24 @@ def as_start(
     return EarlierModel(model.season, level, a, rows[0] / (1.0 - np.square(a)), shape)
 
 
-def correlation_note(model: Model) -> str:
-    """Return the remark on the correlation of two regions, which is that of an earlier model."""
-    return (
-        f"the correlation of two regions, {model.region_correlation:.4g}, is that of {model.file}: measurements do not "
-        "tell it from shares that are not quite right."
-    )
+def keep_facts(fitted: Fitted, model: Model, regions: Sequence[str]) -> tuple[Fitted, list[str]]:
+    """Return a fit on releases with what measurements cannot tell and an earlier model says, and remarks on it."""
+    notes = []
+    if model.region_correlation is not None and len(regions) > 1:
+        fitted = replace(fitted, region_correlation=model.region_correlation, in_common=model.in_common)
+        notes.append(
+            f"the correlation of two regions, {model.region_correlation:.4g}, is that of {model.file}: measurements do "
+            "not tell it from shares that are not quite right."
+        )
+    tails = {one.name: one.tails for one in model.regions}
+    if any(tails.get(name) is not None for name in regions):
+        usual, unusual = np.array([tails.get(name) or NORMAL for name in regions]).T
+        fitted = replace(fitted, tails=(usual, unusual))
+        notes.append(
+            f"where deviations are mostly small (usual and unusual) is what {model.file} says: noise hides it in "
+            "measurements."
+        )
+    return fitted, notes
 
 
 def season_notes(model: Model, chosen: SeasonKind, times: SlotTimes | None, slots: int) -> list[str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,7 @@ from dpcrowd.models.season import check_seen_twice
 from dpcrowd.sim.data import NAMES
 from dpcrowd.sim.data.span import Span
 from dpcrowd.sim.data.tables import Table, read_table
-from dpcrowd.sim.earlier import as_start, correlation_note, earlier_model, is_network, reads_groups, season_notes
+from dpcrowd.sim.earlier import as_start, earlier_model, is_network, keep_facts, reads_groups, season_notes
 from dpcrowd.sim.export import check_toml_path, checked_path
 from dpcrowd.sim.fit import checked_season, checked_source, make_model
 from dpcrowd.sim.fit_notes import with_remarks
@@ -114,11 +113,11 @@ def fit_releases(
         check_seen_twice(season, None if times is None else times.length, len(slots))
     estimate = np.where(np.isfinite(releases.variance), releases.mean, np.nan)
     fitted = fit_series(value, noise, times, season, first, estimate, start)
-    if earlier is not None and season == "auto":
-        notes = (*notes, *season_notes(earlier, fitted.season, times, len(slots)))
-    if earlier is not None and earlier.region_correlation is not None and len(releases.regions) > 1:
-        fitted = replace(fitted, region_correlation=earlier.region_correlation, in_common=earlier.in_common)
-        notes = (*notes, correlation_note(earlier))
+    if earlier is not None:
+        if season == "auto":
+            notes = (*notes, *season_notes(earlier, fitted.season, times, len(slots)))
+        fitted, remarks = keep_facts(fitted, earlier, releases.regions)
+        notes = (*notes, *remarks)
     if releases.measured is not None:
         notes = (*notes, *_group_notes(np.isfinite(noise), releases.present, reads_groups(made_with)))
     notes = (*notes, *_weak_notes(fitted, releases.regions, number))

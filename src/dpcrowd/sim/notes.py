@@ -151,7 +151,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     remarks = _different_promises(config)
     if config.data.name not in NAMES:  # a user's own: a label column that was taken for a region shows here
         more = len(config.data.regions) - _SHOWN
-        names = ", ".join(config.data.regions[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        names = ", ".join(f"'{name}'" for name in config.data.regions[:_SHOWN]) + (f" and {more} more" * (more > 0))
         regions = counted(len(config.data.regions), "region")
         remarks.append(f"the data have {counted(config.data.slots, 'slot')} of {regions}: {names}.")
     remarks += overlap_notes(config)

@@ -18,6 +18,7 @@ from dpcrowd.cli.tune import tune
         ('hops_per_slot="all" is better', "--hops-per-slot all is better"),
         ("(learn=True makes them wider)", "(--learn makes them wider)"),
         ("learn=False is", "--no-learn is"),
+        ("median=False is", "median=False is"),
         ("or give round_counts=True.", "or give --round."),
         ("count nobody: --gaps zero (gaps=zero).", "count nobody: --gaps zero."),
         ("turnover=-0.5; allowed", "--turnover -0.5; allowed"),

@@ -38,7 +38,7 @@ def test_bursts_are_found() -> None:
         assert 0.005 < unusual < 0.08
 
 
-@pytest.mark.parametrize("kind", ["normal", "poisson", "small", "laplace", "walk", "constant"])
+@pytest.mark.parametrize("kind", ["normal", "poisson", "small", "tiny", "empty", "laplace", "walk", "constant"])
 def test_other_deviations_are_usual(kind: str) -> None:
     """A model that sees bursts everywhere would follow nothing: small Poisson counts are skewed, and have none."""
     rng = np.random.default_rng(1)
@@ -47,6 +47,8 @@ def test_other_deviations_are_usual(kind: str) -> None:
         "normal": 500.0 + 50.0 * rng.normal(size=shape),
         "poisson": np.full(shape, 80.0),
         "small": np.full(shape, 0.3),
+        "tiny": np.full(shape, 0.02),
+        "empty": np.zeros(shape),
         "laplace": 500.0 + 40.0 * rng.laplace(size=shape),
         "walk": 1000.0 + np.cumsum(10.0 * rng.normal(size=shape), axis=0),
         "constant": np.full(shape, 50.0),

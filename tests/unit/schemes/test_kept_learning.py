@@ -12,6 +12,7 @@ from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.course import Course
 from dpcrowd.filters.model import InCommon
 from dpcrowd.filters.tails import Tails
+from dpcrowd.schemes.relay_state import slot_of_base
 from dpcrowd.schemes.server import Server
 from node_support_relay import facts_of
 from relay_support import Network, message_of
@@ -77,6 +78,40 @@ def test_beliefs_go_on_with_other_samples_lag_or_turnover(changes: dict[str, Any
     assert base.weight[:, 0] == pytest.approx(weights(before)), "who joins soon begins with it"
     play(after, facts(learn=True, **changes), range(SLOTS, SLOTS + 3))
     assert after._state.mean[int(after._state.last) % after._state.lag] == pytest.approx(3000.0, rel=0.1)
+
+
+def differences(server: Server, slot: int | None = None) -> Any:
+    """How far the estimates of the beliefs are from the estimate that they make together, (beliefs, d).
+
+    slot  default: the last one; otherwise that of the base, from which who joins begins
+    """
+    state = server._state
+    if slot is not None:
+        return state.base_bank.mean[:, 0] - state.base[0]
+    place = int(state.last) % state.lag
+    return state.bank.mean[place][:, 0] - state.mean[place][0]
+
+
+def test_estimates_of_beliefs_go_on_with_their_weights() -> None:
+    """A weight belongs to an estimate: what regions have in common is read off the difference of two of them."""
+    model = replace(crowd_model(), region_correlation=0.3, in_common=InCommon(0.8))
+    before, after, _ = moved(facts(learn=True, model=model), facts(learn=True, model=model, samples=2))
+    assert np.abs(differences(before)).max() > 50.0
+    assert differences(after) == pytest.approx(differences(before))
+
+
+def test_differences_of_beliefs_are_as_large_as_deviations_of_the_slot() -> None:
+    """Who joins at night would otherwise begin with doubts of the size of the day."""
+    profile = np.array([[200.0], [2000.0], [2000.0]]) * np.ones(3)
+    course = Course(profile, np.square(0.05 * profile), season=3, step=1, scale=profile / 2000.0)
+    network = facts(learn=True, model=ProcessModel.around(course, 0.5))
+    before, after, _ = moved(network, replace(network, samples=2))
+    base = slot_of_base(SLOTS - 1, network.lag)
+    assert (SLOTS - 1) % 3 == 2, "the last slot is one of the day"
+    assert base % 3 == 0, "and that of the base is at night"
+    assert np.abs(differences(before)).max() > 50.0
+    assert differences(after) == pytest.approx(differences(before))
+    assert differences(after, base) == pytest.approx(differences(before) / 10.0)
 
 
 @pytest.mark.parametrize("season", [2, 3])

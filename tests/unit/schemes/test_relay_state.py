@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
+from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.course import Course
 from dpcrowd.schemes.relay_state import RelayState
 from dpcrowd.schemes.server import Server
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
@@ -19,6 +21,8 @@ from schemes_support import bits
 
 STORED = TESTS / "fixtures" / "v0.2.dev-14" / "states" / "relay.state"
 """Server 0 of three after slot 11, with the groups of all records, as the first builds with relay have stored it."""
+OF_MODELS = TESTS / "fixtures" / "v0.2.dev-16" / "states"
+"""Server 1 of three after slot 11, with a process model of two seasons."""
 FACTS = replace(facts_of(servers=3), observation="binomial")
 COUNTS = counts_of(FACTS, 20)
 
@@ -55,6 +59,26 @@ def test_a_state_with_the_groups_of_all_records_goes_on() -> None:
         assert bits(mine.estimate) == bits(theirs.estimate)
         assert bits(mine.variance) == bits(theirs.variance)
     assert server.save() == continuous.save()
+
+
+@pytest.mark.parametrize(
+    ("learn", "file", "estimate", "variance"),
+    [
+        (False, "relay-model.state", 2127.430345508678, 137.1079333610357),
+        (True, "relay-learning.state", 3023.113747166634, 1948.7148965391711),
+    ],
+)
+def test_a_state_with_an_earlier_model_goes_on(learn: bool, file: str, estimate: float, variance: float) -> None:
+    """What later models say more would make every network with a model forget its estimates and what it has learned."""
+    profile = np.array([[2100.0] * 3, [2000.0] * 3])
+    course = Course(profile, np.full(profile.shape, 100.0), season=2, step=1)
+    network = replace(FACTS, shares=np.array([0.2, 0.3, 0.5]), model=ProcessModel.around(course, 0.5), learn=learn)
+    server = network.server(1)
+    server.restore((OF_MODELS / file).read_bytes())
+    server.observe(12, None)
+    release = server.hear()
+    assert release.estimate[0] == pytest.approx(estimate, rel=1e-12), "what the build that stored it went on with"
+    assert release.variance[0] == pytest.approx(variance, rel=1e-12)
 
 
 def test_groups_are_not_stored_where_no_record_has_any() -> None:

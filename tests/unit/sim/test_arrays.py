@@ -20,10 +20,10 @@ def test_an_array_is_a_data_set() -> None:
     """A Python user has counts in an array; a detour over a file would be odd."""
     result = simulate("fast", COUNTS, regions=["north", "south"], **SMALL)
     assert np.isfinite(result["fast"].are).all()
-    assert any("30 slots of 2 regions: north, south." in note for note in result.notes)
+    assert any("30 slots of 2 regions: 'north', 'south'." in note for note in result.notes)
     assert configure("fast", COUNTS[:, 0].tolist(), burn_in=5).data.slots == 30
     many = simulate("fast", np.repeat(COUNTS, 4, axis=1), **SMALL)
-    listed = "30 slots of 8 regions: region 0, region 1, region 2, region 3, region 4 and 3 more."
+    listed = "30 slots of 8 regions: 'region 0', 'region 1', 'region 2', 'region 3', 'region 4' and 3 more."
     assert any(listed in note for note in many.notes), "an ellipsis before a full stop is four dots"
 
 

@@ -109,6 +109,20 @@ def test_the_correlation_of_regions_is_kept(tmp_path: Path) -> None:
     assert fit_releases(one, made_with=old).region_correlation is None, "there are no two regions"
 
 
+def test_deviations_that_are_mostly_small_are_kept(tmp_path: Path) -> None:
+    """A refit, which is what doctor recommends, would follow noise again, as if every slot were an unusual one."""
+    old = earlier(days_of_seven, 210, 7, timed=False)
+    old = replace(old, regions=(replace(old.regions[0], tails=(0.1, 0.04)), *old.regions[1:]))
+    releases = table(tmp_path / "table.csv", days_of_seven, 210, 60, timed=False)
+    model = fit_releases(releases, made_with=old, out=tmp_path / "new.toml")
+    tails = [region.tails for region in read_model(tmp_path / "new.toml").regions]
+    assert tails == [region.tails for region in model.regions] == [(0.1, 0.04)] + [None] * (len(tails) - 1)
+    assert [note for note in model.notes if "mostly small (usual and unusual) is what old.toml says" in note]
+    plain = fit_releases(releases)
+    assert all(region.tails is None for region in plain.regions)
+    assert not [note for note in plain.notes if "mostly small" in note]
+
+
 def test_rows_that_are_missing_are_not_taken_for_groups(tmp_path: Path) -> None:
     """A note that blames groups sends operators to a setting that has nothing to do with their table."""
     path = table(tmp_path / "table.csv", days_of_seven, 0, 60)

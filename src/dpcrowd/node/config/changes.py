@@ -82,7 +82,7 @@ def _model(before: Model | None, after: Model | None) -> list[str]:
     old = "no model" if before is None else f"the model fitted on '{before.data}'"
     return [
         f"{old} -> a model fitted on '{after.data}', digest {model_digest(after)[:16]}; whoever takes this revision "
-        f'asserts that the new model costs no budget, for this reason: "{after.source}"'
+        f'asserts that the new model costs no budget, for this reason: "{after.quoted_source}"'
     ]
 
 

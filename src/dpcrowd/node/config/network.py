@@ -159,8 +159,8 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             return text
         return (
             f"{text} Asserted by the operators, not checkable by any server: the process model that all servers know "
-            f'costs no budget, for this reason, in their own words: "{self.fitted.source}". This is true only if it '
-            "was fitted on published data, on people whom this promise does not cover, or on earlier releases; "
+            f'costs no budget, for this reason, in their own words: "{self.fitted.quoted_source}". This is true only '
+            "if it was fitted on published data, on people whom this promise does not cover, or on earlier releases; "
             "otherwise the model is a release that nobody has paid for."
         )
 

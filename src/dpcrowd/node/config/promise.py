@@ -37,6 +37,6 @@ def promise_in(network: NetworkConfig, earlier: Iterable[NetworkConfig], slot: i
         text += (
             f" The present {'window' if is_window else 'horizon'} has releases of slots before "
             f"{following.valid_from_slot} that were made with an earlier model, of which the operators asserted the "
-            f'same: "{one.fitted.source}".'
+            f'same: "{one.fitted.quoted_source}".'
         )
     return text

@@ -33,7 +33,8 @@ MIN_COVERAGE = 0.9
 CHANCE = 0.008
 """With fewer values, intervals are called too narrow if so few would be inside with less than this probability. Two
 slots in which nothing is inside (0.01) are no evidence yet, a third one is. It is looked at in every slot; with the
-usual 94% inside, and values of a slot that are always wrong together, one start in 1,700 is called so (simulated)."""
+usual 94% inside, and values of a slot that are always wrong together, about one start in 1,500 is called so
+(simulated with one and four values per slot)."""
 MIN_CALIBRATION = 0.5
 """Intervals are called too wide below this mean square of the innovations."""
 

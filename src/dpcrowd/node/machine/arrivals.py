@@ -182,7 +182,8 @@ class Arrivals:
             text = f"{sender} sent a record of slot {record.slot}, which is not over yet."
             return [self._refuse(now, sender, "wrong-slot", text)]
         if record.slot <= now - self._revisions.terms.lag or number is None:
-            self.late_by.update([] if self._held.was_kept(key) else [(sender, key.origin)])
+            if not self._held.was_kept(key):
+                self.late_by[sender, key.origin] += 1
             return []
         held = self._held.records.get(key)
         if key in self._held.proofs or (held is not None and same_sample(held.record, record)):

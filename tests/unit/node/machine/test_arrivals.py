@@ -105,6 +105,18 @@ def test_a_copy_of_a_record_that_was_used_is_not_late() -> None:
     assert records_of(node).arrivals.late_by == {("server-0", "server-4"): 1}, "what was never there is late"
 
 
+def test_records_of_long_ago_are_forgotten() -> None:
+    """A server that runs for months would remember every record that it ever had."""
+    network, node = listening()
+    held = records_of(node).held
+    old = next(key for key in held.records if key.slot <= 12 - FACTS.lag)
+    run(network, range(9, 13))
+    assert held.was_kept(old)
+    run(network, range(13, 20), np.concatenate([COUNTS, COUNTS]))
+    assert not held.was_kept(old)
+    assert len(held._final) <= len(node.view.names) * FACTS.lag
+
+
 def test_who_samples_too_often_is_refused_by_its_account() -> None:
     """An origin that says something in every slot would count for more than it has paid."""
     network, node = listening()
