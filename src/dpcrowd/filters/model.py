@@ -81,8 +81,9 @@ class ProcessModel:
             raise BadInput("process variance is empty; give one number per region, for at least one region.")
         if a.ndim > 2 or (a.ndim == 1 and a.shape != (d,)) or (a.ndim == 2 and a.shape != (d, d)):
             raise BadInput(f"transition has shape {a.shape}; allowed for {d} regions: (), ({d},) or ({d}, {d}).")
-        if not (np.isfinite(a).all() and np.isfinite(q).all()):
-            raise BadInput("transition and process variance must be finite numbers.")
+        for name, values in (("transition", a), ("process variance", q)):
+            if not np.isfinite(values).all():
+                raise BadInput(f"{name} must be finite numbers; given {float(values[~np.isfinite(values)].flat[0])}.")
         variances = q if q.ndim == 1 else np.diag(q)
         if (variances < 0).any():
             raise BadInput(f"process variance must be >= 0; given {float(variances.min())}.")

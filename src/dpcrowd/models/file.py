@@ -92,6 +92,8 @@ def parse_model(text: str, file: str) -> Model:
             f"'{file}' is a tuning file of 'dpcrowd tune', not a process model; 'dpcrowd simulate' takes it as "
             f"--tuning (tuning=... in Python). As a model, {_REMEDY}."
         )
+    if "network" in sections or "scheme" in sections:
+        raise BadInput(f"'{file}' describes a network, which may name a model; it is not one itself; {_REMEDY}.")
     for name in sections:
         if name not in _KEYS:
             raise unknown_name(f"section of {file}", name, _KEYS)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, counted
 
 __all__ = [
     "SEASONS",
@@ -80,7 +80,7 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Seaso
     """
     if isinstance(season, int):
         if season < 2:
-            raise BadInput(f"a season of {season} {'slot' if season == 1 else 'slots'} was given; allowed: 2 or more.")
+            raise BadInput(f"a season of {counted(season, 'slot')} was given; allowed: 2 or more.")
         return SeasonTiming(season, season, first % season, 1)
     if season == "none":
         return SeasonTiming(1)
@@ -151,7 +151,9 @@ def check_seen_twice(season: SeasonKind, slot: int | None, slots: int) -> None:
 
 
 def duration_text(micros: int) -> str:
-    """Return a length of time as people write it: 15m, 1h, 1d, 1w, or seconds."""
+    """Return a length of time as people write it: 15m, 1h, 1d, 1w, 1 month, or seconds."""
+    if micros and micros % MONTH == 0:
+        return counted(micros // MONTH, "month")
     for length, unit in ((WEEK, "w"), (DAY, "d"), (HOUR, "h"), (60 * SECOND, "m"), (SECOND, "s")):
         if micros % length == 0:
             return f"{micros // length}{unit}"

@@ -24,7 +24,7 @@ from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, check_seen_twi
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.dataset import DataSet
-from dpcrowd.sim.data.draw import NAMES, is_count_file, load
+from dpcrowd.sim.data.draw import NAMES, frame_hint, is_count_file, load
 from dpcrowd.sim.data.series import OneSlot, one_step_var, series_digest
 from dpcrowd.sim.data.span import Span, cut, fraction_hint, is_drawn_anew, notes_beside_variance, read_span, span_text
 from dpcrowd.sim.data.times import slot_times, unknown_times_note
@@ -84,6 +84,7 @@ def fit(
         raise BadInput(
             f"dpcrowd.fit was given an object of type {type(data).__name__}; allowed: the path of a file, the name of a"
             " data set, a data set of load_data or counts_from_array, or an array of counts with a row per slot."
+            f"{frame_hint(data)}"
         )
     try:
         series, stated = _load(data, slot_length, loading)

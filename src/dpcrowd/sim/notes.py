@@ -19,8 +19,8 @@ from dpcrowd.sim.empty_notes import empty_notes
 from dpcrowd.sim.fit_notes import LEAST_COVERAGE
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.group_notes import group_notes
-from dpcrowd.sim.late_notes import late_notes
 from dpcrowd.sim.learning_notes import learning_notes, learns
+from dpcrowd.sim.link_notes import link_notes
 from dpcrowd.sim.planning import schedules_meet
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
@@ -174,7 +174,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         *notes_on_shares_by_region(config),
         *_planned(config),
         *_slow_records(config),
-        *late_notes(config),
+        *link_notes(config),
         *_uncalibrated(config, records),
         *_narrow(config, records),
         *empty_notes(config, records),

@@ -223,6 +223,13 @@ def test_a_tuning_file_is_called_one() -> None:
         parse_model('[tuned]\nscheme = "dpcrowd"\n[model]\n', "flu.toml")
 
 
+@pytest.mark.parametrize("text", ["[network]\nid = 'a'\n", "[scheme]\nname = 'relay'\n"])
+def test_a_network_is_called_one(text: str) -> None:
+    """Of network.toml and plan.toml, the sections of a model were listed as what is allowed."""
+    with pytest.raises(BadInput, match=r"'net.toml' describes a network, .* give a file that 'dpcrowd fit' wrote"):
+        parse_model(text, "net.toml")
+
+
 def test_profiles_have_one_length() -> None:
     """A profile with a line too few would end in a traceback of NumPy; a region without one stays at its level."""
     model = fitted()

@@ -9,6 +9,7 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import Course
 from dpcrowd.models.season import (
+    MONTH,
     SeasonTiming,
     SlotTimes,
     check_seen_twice,
@@ -94,3 +95,4 @@ def test_lengths_in_words() -> None:
     texts = [duration_text(seconds * SECOND) for seconds in (1, 90, 900, 3600, 86400, 604800)]
     assert texts == ["1s", "90s", "15m", "1h", "1d", "1w"]
     assert duration_text(1_500_000) == "1.5s"
+    assert [duration_text(number * MONTH) for number in (1, 3)] == ["1 month", "3 months"]

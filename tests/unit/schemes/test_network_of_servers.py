@@ -129,6 +129,16 @@ def test_shares_by_region_keep_the_bits(name: str) -> None:
     assert_same_bits(run_network(world, servers), play(case.scheme(), setting, world))
 
 
+@pytest.mark.parametrize("name", ["dpcrowd-plus", "dpcrowd-w", "relay"])
+def test_users_who_stay_keep_the_bits(name: str) -> None:
+    """A live server whose intervals widen otherwise than those of the simulator would cover something else."""
+    world = make_world(2, regions=3, slots=SLOTS, changing=True)
+    case = Case(name, regions=3)
+    setting = replace(case.setting(), observation="binomial", turnover=0.05)
+    servers = [make_server(world, name, setting, number) for number in range(SERVERS)]
+    assert_same_bits(run_network(world, servers), play(case.scheme(), setting, world))
+
+
 def test_staggered_servers_know_nothing_until_somebody_speaks() -> None:
     """Servers whose phase comes later start without an estimate; the message of the first neighbour gives them one."""
     world = make_world(2, regions=2, slots=12, changing=True)

@@ -91,7 +91,6 @@ def _check_turnover(network: NetworkConfig) -> None:
     if method.turnover is None or method.turnover == 1.0:
         return
     for wrong, choice, needed in (
-        (method.name != Relay.name, f'scheme "{method.name}"', 'name = "relay"'),
         (users == "roaming", "roaming users, who choose a server in every slot", 'users = "pinned" in [guarantee]'),
         (method.observation != "binomial", f'observation "{method.observation}"', 'observation = "binomial"'),
         (method.form != "diagonal", f'form "{method.form}"', 'form = "diagonal"'),

@@ -21,8 +21,8 @@ from dpcrowd.node.config.network import NetworkConfig
 
 __all__ = ["check_member", "check_next", "differing_settings", "only_model_differs"]
 
-_FREE_IN_SCHEME = {"process_var", "transition", "beta", "model", "learn"}
-_FREE_IN_RELAY = {"samples", "interval", "reach", "lag", "guard", "turnover", "share_width", "meetings", "groups"}
+_FREE_IN_SCHEME = {"process_var", "transition", "beta", "model", "learn", "turnover"}
+_FREE_IN_RELAY = {"samples", "interval", "reach", "lag", "guard", "share_width", "meetings", "groups"}
 _NAMED = 24
 _MOST_DIFFERENCES = 5
 

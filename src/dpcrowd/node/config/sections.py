@@ -262,7 +262,7 @@ class SchemeSection(Section, frozen=True, kw_only=True):
     turnover: Annotated[
         float | None,
         about(
-            "Part of a server's users who are replaced per slot (`relay`, pinned users); default: 1.",
+            "Part of a server's users who are replaced per slot (pinned users); default: 1.",
             "a number above 0 and at most 1",
         ),
     ] = None

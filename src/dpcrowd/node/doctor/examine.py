@@ -47,6 +47,8 @@ def examine(
         revisions = current_revision(node, network, at_ns, _heard_until(node, network))
     except DpcrowdError as error:
         fix = "Correct the file; 'dpcrowd node schema' describes every setting."
+        if ": scheme.model: " in str(error):
+            fix = "Put a model there that 'dpcrowd fit' wrote, the same at all servers, or correct 'model' in [scheme]."
         if not path.exists():
             fix = "Give the path of an existing node.toml."
         elif "cannot be read: No such file" in str(error):

@@ -297,9 +297,14 @@ class Renewing(NodeService):
         late = (
             f", late: it is valid since slot {following.valid_from_slot}" if first > following.valid_from_slot else ""
         )
+        known = self.revision.warnings()
+        mistakes = [text for text in following.warnings() if text not in known]
+        for text in mistakes:
+            log.warning("revision %d: %s", following.revision, text, extra={"event": "configuration"})
+        doubtful = "".join(f" Probably not intended: {text}" for text in mistakes)
         return (
             f"revision {following.revision} takes over with slot {first}, at {rfc3339(self.clock.opens(first))}{late}; "
-            f"digest {digest(following).hex()}; {changes_text(self.revision, following)}"
+            f"digest {digest(following).hex()}; {changes_text(self.revision, following)}{doubtful}"
         )
 
     def _take_settings(self, changes: Changes) -> list[str]:

@@ -121,12 +121,21 @@ def load(
     )
 
 
+def frame_hint(data: object) -> str:
+    """Return what to do with a table of pandas or polars; nothing of other objects."""
+    write = next((name for name in ("to_csv", "write_csv") if hasattr(data, name)), None)
+    if write is None:
+        return ""
+    return f" Write the table to a file with {write}('counts.csv'), times first, and give the path of the file."
+
+
 def _text_of(name_or_path: str | os.PathLike[str]) -> str:
     """Return a name or path as text; refuse anything else, which Python would call a wrong path."""
     if not isinstance(name_or_path, str | os.PathLike):
         raise BadInput(
             f"data were given as an object of type {type(name_or_path).__name__}; allowed: the name of a data set, the"
             " path of a CSV or Parquet file, a loaded data set, or an array of counts with a row per slot."
+            f"{frame_hint(name_or_path)}"
         )
     return os.fspath(name_or_path)
 
@@ -191,7 +200,10 @@ def draw_run(
         if server_shares.ndim == 3:
             raise BadInput("composition makes shares differ by region, but the given shares do already; leave it out.")
         if observation != "binomial" or server_shares.ndim > 1 or not is_partition(server_shares):
-            raise BadInput("composition needs binomial counts and constant shares that sum to 1 (shares=partition).")
+            raise BadInput(
+                f"composition={composition:g} needs binomial counts and constant shares that sum to 1: give "
+                "shares=partition, and observation=binomial."
+            )
         rng_of_shares = generator(seed, run, Purpose.COMPOSITION)
         by_region = draw_composition(server_shares, composition, truth.shape[1], rng_of_shares)
     counts = observe(observation, truth, server_shares, data.change_var, rng, users, turnover, by_region)

@@ -25,7 +25,7 @@ import numpy as np
 
 from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, counted, unknown_name
-from dpcrowd.sim.data.shares import without_rounding
+from dpcrowd.sim.data.shares import without_regions, without_rounding
 from dpcrowd.sim.data.tables import delimiter_of
 
 __all__ = ["ShareFile", "is_share_file", "read_shares"]
@@ -73,7 +73,8 @@ class ShareFile:
                         f"'{self.path}' has no share of server '{name}' in region '{region}'; add a line for it. Every "
                         "server needs a share in every region."
                     )
-        return without_rounding(np.array([[[self.values[name, region] for region in regions] for name in servers]]))
+        values = np.array([[[self.values[name, region] for region in regions] for name in servers]])
+        return without_rounding(without_regions(values))
 
     @property
     def names(self) -> tuple[str, ...] | None:

@@ -34,6 +34,7 @@ __all__ = [
     "is_partition",
     "normalised",
     "partitioned_regions",
+    "without_regions",
     "without_rounding",
 ]
 
@@ -117,7 +118,12 @@ def checked_shares(
         elif values.ndim == 3:
             server, more = place[1], f" in region {place[2]}"
         raise BadInput(f"share of server {server}{more} is {values[place]:g}; allowed: above 0, at most 1.")
-    return without_rounding(values)
+    return without_rounding(without_regions(values))
+
+
+def without_regions(shares: Shares) -> Shares:
+    """Return shares by region (1, m, d) as one per server, (m,), where they are the same in all regions."""
+    return shares[0, :, 0] if shares.ndim == 3 and (shares == shares[..., :1]).all() else shares
 
 
 def normalised(shares: Shares) -> Shares:

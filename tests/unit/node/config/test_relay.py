@@ -63,6 +63,18 @@ def test_turnover() -> None:
         network_of(changed(relay_tables(samples=10, turnover=0.1), "guarantee.users", "roaming"))
 
 
+@pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus"])
+def test_turnover_of_other_schemes(name: str) -> None:
+    """Users stay whatever the scheme is; with intervals of users who do not, a live server would promise too much."""
+    plain, staying = ({"name": name, "process_var": 100.0, **more} for more in ({}, {"turnover": 0.05}))
+    one, other = (network_of({**tables(), "scheme": scheme}) for scheme in (plain, staying))
+    assert (one.setting("b").turnover, other.setting("b").turnover) == (1.0, 0.05)
+    assert digest(one) != digest(other)
+    later = {**tables(), "scheme": staying}
+    later["network"] = {**later["network"], "revision": 2, "valid_from_slot": 10}
+    check_next(one, network_of(later))
+
+
 @pytest.mark.parametrize(
     ("name", "default"), [("turnover", 1.0), ("share_width", 0.0), ("groups", "off"), ("meetings", False)]
 )

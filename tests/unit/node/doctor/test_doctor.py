@@ -75,6 +75,15 @@ def test_a_missing_model_is_named_in_the_network_file(net: Path) -> None:
     assert only.fix == "Put the file there, or correct 'model' in [scheme] of network.toml."
 
 
+def test_a_broken_model_is_not_fixed_by_settings(net: Path) -> None:
+    """The schema of settings says nothing about the file of a model."""
+    change(net / "network.toml", "\nprocess_var = ", '\nmodel = "model.toml"\nprocess_var = ')
+    (net / "model.toml").write_text("[model\n", encoding="utf-8")
+    (only,) = look(net)
+    assert "model.toml" in only.text
+    assert only.fix.startswith("Put a model there that 'dpcrowd fit' wrote")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("days", "text"),

@@ -309,6 +309,26 @@ def test_a_revision_that_is_taken_late_counts_from_its_own_slot(tmp_path: Path) 
     run(scenario, tmp_path)
 
 
+def test_whoever_takes_a_revision_reads_what_is_probably_not_intended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only the next restart said so, when the revision could no longer be withdrawn."""
+
+    async def scenario(pair: Pair) -> None:
+        pair.start("a")
+        await pair.live(range(2))
+        pair.revise(2, 4)
+        network = pair.folder / "network.toml"
+        plain = network.read_text()
+        network.write_text(plain.replace("share = 0.5", "share = 0.9"))
+        answer = await pair.node("a").reload()
+        assert "Probably not intended: the shares add up to 1.8" in answer
+
+    run(scenario, tmp_path)
+    warned = [one.getMessage() for one in caplog.records if getattr(one, "event", "") == "configuration"]
+    assert [text.partition(",")[0] for text in warned] == ["revision 2: the shares add up to 1.8"]
+
+
 def test_pinned_users_may_have_it_by_a_revision_too(tmp_path: Path) -> None:
     """An operator need not stop a server for it."""
 

@@ -137,7 +137,7 @@ def test_shares_that_differ_by_region() -> None:
     assert_array_equal(run.shares, plain.shares)
     off = np.abs(run.counts - run.shares[:, None] * run.truth[:, None, :]).mean()
     assert off > 5.0 * np.abs(plain.counts - plain.shares[:, None] * plain.truth[:, None, :]).mean()
-    with pytest.raises(BadInput, match="composition needs binomial counts"):
+    with pytest.raises(BadInput, match="composition=5 needs binomial counts"):
         draw_run(data, **{**settings, "shares": "uniform"}, composition=5.0)
     with pytest.raises(BadInput, match=r"composition=0\.0; allowed"):
         configure("dpcrowd", shares="partition", servers=4, slots=20, runs=1, burn_in=0, composition=0.0)

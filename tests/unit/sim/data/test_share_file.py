@@ -46,6 +46,13 @@ def test_every_pair_of_server_and_region_has_its_share(tmp_path: Path) -> None:
     assert read_shares(numbered).shares(None, ["x"]).tolist() == [0.7, 0.3]
 
 
+def test_shares_that_are_the_same_in_all_regions_are_one_per_server(tmp_path: Path) -> None:
+    """Groups and a composition were refused, because the shares would differ by region, which they do not."""
+    text = "server,region,share\na,north,0.6\na,south,0.6\nb,north,0.4\nb,south,0.4\n"
+    assert read_shares(written(tmp_path, text)).shares(None, ["south", "north"]).tolist() == [0.6, 0.4]
+    assert checked_shares([[0.6, 0.6], [0.4, 0.4]], 2, 30, 2).tolist() == [0.6, 0.4]
+
+
 @pytest.mark.parametrize("text", ["server;share\na;0.25\nb;0,75\n", "server\tshare\na\t0.25\nb\t0.75\n"])
 def test_cells_are_separated_as_in_files_of_counts(text: str, tmp_path: Path) -> None:
     """A spreadsheet writes counts and shares alike; only the counts could be read."""

@@ -1,0 +1,53 @@
+"""Notes on links that do not connect all servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcrowd.sim.configure import configure
+from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.link_notes import link_notes
+
+SETTINGS: dict[str, Any] = {
+    **{"servers": 30, "density": 0.08, "window": 10, "shares": "partition", "observation": "binomial"},
+    **{"hops_per_slot": "all", "share_width": 0.1},
+}
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [({}, True), ({"density": 0.5}, False), ({"share_width": 0.0}, False)],
+    ids=str,
+)
+def test_learned_shares_over_links_that_fall_apart_are_slow(other: dict[str, Any], said: bool) -> None:
+    """A simulation took 66 s instead of 4 s, and nobody knew that it was the graph."""
+    data = counts_from_array(np.random.default_rng(0).poisson(50, (20, 2)))
+    notes = link_notes(configure("relay", data, **{**SETTINGS, **other}))
+    assert bool(notes) == said
+    assert all("the links do not connect all servers" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "other", "said"),
+    [
+        ("relay", {}, True),
+        ("relay,dpcrowd-w", {"share_width": 0.0}, True),
+        ("relay", {"density": 0.5}, False),
+        ("fast", {"share_width": 0.0, "window": None}, False),
+    ],
+    ids=str,
+)
+def test_links_that_stay_and_connect_not_all_are_named(scheme: str, other: dict[str, Any], said: bool) -> None:
+    """Errors were ten times as large, with the advice to let links stay, and nothing said why."""
+    data = counts_from_array(np.random.default_rng(0).poisson(50, (20, 2)))
+    settings = {**SETTINGS, "density": 0.05, "dynamic": False, "runs": 3, **other}
+    if scheme == "fast":
+        settings.pop("hops_per_slot")
+    notes = link_notes(configure(scheme.split(","), data, **settings))
+    assert bool(notes) == said
+    if said:
+        assert notes[0].startswith(f"{', '.join(scheme.split(','))}: the links stay, and in 3 of 3 runs")
+        assert "--density" in notes[0]
