@@ -220,17 +220,20 @@ def fit_series(
         correlation,
         together,
         None if noise_var is not None else _mean_count(series[best.way], estimate.profile, best.half_life),
-        None if noise_var is not None else _tails(series[best.way], estimate),
+        None if noise_var is not None else _tails(series[best.way], estimate, usual_slots=best.robust),
     )
 
 
-def _tails(series: ProfileSeries, estimate: Estimate) -> tuple[Floats, Floats] | None:
-    """Return how deviations of the complete span are distributed around an estimate."""
+def _tails(series: ProfileSeries, estimate: Estimate, *, usual_slots: bool) -> tuple[Floats, Floats] | None:
+    """Return how deviations of the complete span are distributed around an estimate, whose levels may be those of
+    usual slots.
+    """
     profile, a, variance = estimate.profile, estimate.transition, estimate.variance
     expected = profile.rows[series.row]
     q = row_variances(profile.rows, profile.level, a, variance, estimate.kind)[series.row]
     scale = deviation_scale(profile.rows, profile.level, a, variance)[series.row]
-    return tails_of(series.value - expected, expected, q, a, _ratios(scale, estimate.kind))
+    settled = _settled(q, a, estimate.kind) if usual_slots else None
+    return tails_of(series.value - expected, expected, q, a, _ratios(scale, estimate.kind), settled)
 
 
 _KINDS: tuple[VarianceKind, ...] = ("fixed", "proportional")

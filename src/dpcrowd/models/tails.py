@@ -8,6 +8,11 @@ is normal with the variance 1 if the model is right. Closed days and bursts leav
 of usual slots, by the median of |u|, is then a small part of the whole, and never less than that of a Poisson count, or
 of rounding, which is the least that a model expects.
 Slots with more than three of its standard deviations are unusual. `filters.tails` says what filters make of it.
+
+Deviations that last, such as waves that pass through, may be mostly small although what each slot adds is normal. A
+short series has few of them, and shows it by chance. But where `fit` has found that levels of usual slots predict
+better than means, it has been shown: then e(t)/sqrt(V(t)), with the variance V of deviations, is judged as well, and
+the smaller part counts.
 """
 
 from __future__ import annotations
@@ -27,7 +32,12 @@ _LEAST_USUAL = 0.01
 
 
 def tails_of(
-    deviation: Floats, expected: Floats, variance: Floats, transition: Floats, ratio: Floats
+    deviation: Floats,
+    expected: Floats,
+    variance: Floats,
+    transition: Floats,
+    ratio: Floats,
+    settled: Floats | None = None,
 ) -> tuple[Floats, Floats] | None:
     """Return the part of the variance that usual slots have, and the part of unusual slots, (d,) each.
 
@@ -35,12 +45,18 @@ def tails_of(
 
     deviation, expected, variance  (T, d) e, mu and q
     ratio                          (T - 1, d) or (T - 1, 1): s(t)/s(t-1)
+    settled                        (T, d) V, where levels are those of usual slots
     """
     if len(deviation) < _FEWEST:
         return None
     normalised = (deviation[1:] - transition * ratio * deviation[:-1]) / np.sqrt(variance[1:])
     by_chance = (np.maximum(expected[1:], LEAST_VAR) * (1.0 - np.square(transition)) / variance[1:]).mean(axis=0)
     usual, unusual = _parts(normalised, by_chance)
+    if settled is not None:
+        of_chance = (np.maximum(expected, LEAST_VAR) / settled).mean(axis=0)
+        lasting, rare = _parts(deviation / np.sqrt(settled), of_chance)
+        unusual = np.where(lasting < usual, rare, unusual)
+        usual = np.minimum(lasting, usual)
     return (usual, unusual) if (usual < HEAVY).any() else None
 
 

@@ -135,3 +135,17 @@ def test_storms_in_all_regions_are_seen_in_what_they_have_in_common() -> None:
         assert 0.01 < unusual < 0.08
     assert tails_in_common(normal, 0.0) == (1.0, 0.05), "chance alone is normal"
     assert tails_in_common(np.zeros(300), 0.5) == tails_in_common(course[:50], 0.7) == (1.0, 0.05), "too little to see"
+
+
+def test_waves_that_last_are_mostly_small_where_usual_slots_are_the_level() -> None:
+    """What each slot of a wave adds is normal, and the wave is not: filters would follow noise between the waves."""
+    rng = np.random.default_rng(301)
+    begins, slots = rng.uniform(0.0, 75.0, 15), np.arange(180)[:, None]
+    wave = np.exp(-np.square(((slots - begins) % 75.0 - 37.5) / 8.0))
+    model = fitted(rng.poisson(rng.uniform(15.0, 120.0, 15) * (0.3 + 2.0 * wave)))
+    assert "of usual slots" in model.reason.partition(":")[0]
+    for region in model.regions:
+        assert region.tails is not None
+        assert region.transition > 0.8
+        assert region.tails[0] < 0.4
+        assert 0.1 < region.tails[1] < 0.3
