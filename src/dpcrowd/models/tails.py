@@ -5,8 +5,9 @@ What a slot adds to a deviation, in units of its standard deviation by the model
     u(t) = (e(t) - a e(t-1) s(t)/s(t-1)) / sqrt(q(t))
 
 is normal with the variance 1 if the model is right. Closed days and bursts leave most of it far smaller: the variance
-of usual slots, by the median of |u|, is then a small part of the whole, and never less than that of a Poisson count, or
-of rounding, which is the least that a model expects.
+of usual slots, by the median of |u|, is then a small part of the whole, and never less than that of a Poisson count.
+Where next to nobody is expected, such a count varies less than the model says, whose variance is at least that of
+rounding: these deviations are mostly small as well.
 Slots with more than three of its standard deviations are unusual. `filters.tails` says what filters make of it.
 
 Deviations that last, such as waves that pass through, may be mostly small although what each slot adds is normal. A
@@ -21,7 +22,6 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.tails import HEAVY, NORMAL
-from dpcrowd.models.model import LEAST_VAR
 
 __all__ = ["tails_in_common", "tails_of"]
 
@@ -50,10 +50,10 @@ def tails_of(
     if len(deviation) < _FEWEST:
         return None
     normalised = (deviation[1:] - transition * ratio * deviation[:-1]) / np.sqrt(variance[1:])
-    by_chance = (np.maximum(expected[1:], LEAST_VAR) * (1.0 - np.square(transition)) / variance[1:]).mean(axis=0)
+    by_chance = (np.maximum(expected[1:], _LEAST_USUAL) * (1.0 - np.square(transition)) / variance[1:]).mean(axis=0)
     usual, unusual = _parts(normalised, by_chance)
     if settled is not None:
-        of_chance = (np.maximum(expected, LEAST_VAR) / settled).mean(axis=0)
+        of_chance = (np.maximum(expected, _LEAST_USUAL) / settled).mean(axis=0)
         lasting, rare = _parts(deviation / np.sqrt(settled), of_chance)
         unusual = np.where(lasting < usual, rare, unusual)
         usual = np.minimum(lasting, usual)
