@@ -5,7 +5,8 @@ What a slot adds to a deviation, in units of its standard deviation by the model
     u(t) = (e(t) - a e(t-1) s(t)/s(t-1)) / sqrt(q(t))
 
 is normal with the variance 1 if the model is right. Closed days and bursts leave most of it far smaller: the variance
-of usual slots, by the median of |u|, is then a small part of the whole, and never less than that of a Poisson count.
+of usual slots, by the median of |u|, is then a small part of the whole. Where few people are expected, a median of
+whole numbers says little, and the part is that of a Poisson count at least.
 Where next to nobody is expected, such a count varies less than the model says, whose variance is at least that of
 rounding: these deviations are mostly small as well.
 Slots with more than three of its standard deviations are unusual. `filters.tails` says what filters make of it.
@@ -22,6 +23,7 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.tails import HEAVY, NORMAL
+from dpcrowd.models.model import LEAST_VAR
 
 __all__ = ["tails_in_common", "tails_of"]
 
@@ -29,6 +31,7 @@ _FEWEST = 60  # slots; of fewer, normal ones look like it by chance in more than
 _BY_MEDIAN = 1.4826  # the standard deviation of a normal distribution by the median of its absolute values
 _UNUSUAL = 3.0  # standard deviations of usual slots
 _LEAST_USUAL = 0.01
+_SMALL = 5.0  # people: most of a Poisson count of fewer are one of two or three numbers
 
 
 def tails_of(
@@ -50,10 +53,10 @@ def tails_of(
     if len(deviation) < _FEWEST:
         return None
     normalised = (deviation[1:] - transition * ratio * deviation[:-1]) / np.sqrt(variance[1:])
-    by_chance = (np.maximum(expected[1:], _LEAST_USUAL) * (1.0 - np.square(transition)) / variance[1:]).mean(axis=0)
+    by_chance = (_of_small_counts(expected[1:]) * (1.0 - np.square(transition)) / variance[1:]).mean(axis=0)
     usual, unusual = _parts(normalised, by_chance)
     if settled is not None:
-        of_chance = (np.maximum(expected, _LEAST_USUAL) / settled).mean(axis=0)
+        of_chance = (_of_small_counts(expected) / settled).mean(axis=0)
         lasting, rare = _parts(deviation / np.sqrt(settled), of_chance)
         unusual = np.where(lasting < usual, rare, unusual)
         usual = np.minimum(lasting, usual)
@@ -68,6 +71,13 @@ def tails_in_common(course: Floats, transition: float) -> tuple[float, float]:
         return NORMAL
     usual, unusual = _parts(change[:, None] / np.sqrt(square), np.zeros(1))
     return (float(usual[0]), float(unusual[0])) if usual[0] < HEAVY else NORMAL
+
+
+def _of_small_counts(expected: Floats) -> Floats:
+    """Return the variance of Poisson counts where these are small, so that a median of them is not to be trusted; that
+    of rounding elsewhere.
+    """
+    return np.where(expected < _SMALL, np.maximum(expected, _LEAST_USUAL), LEAST_VAR)
 
 
 def _parts(normalised: Floats, least: Floats) -> tuple[Floats, Floats]:
