@@ -61,7 +61,7 @@ def test_a_timetable_with_storms_is_mostly_small() -> None:
     counts = np.rint(80.0 * storm * np.ones(5) + rng.normal(0.0, 1.5, (SLOTS, 5))).astype(np.int64)
     for region in fitted(counts).regions:
         assert region.tails is not None
-        assert region.tails[0] < 0.2
+        assert region.tails[0] < 0.3
         assert 0.01 < region.tails[1] < 0.1
 
 
