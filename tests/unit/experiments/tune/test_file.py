@@ -236,7 +236,7 @@ GOOD = toml_text(_tuned())
         (", 2.0]", "]", "'process_var' in [model] of t.toml must be a list of 2 numbers"),
         (", 2.0]", ', "x"]', "[model] of t.toml must hold numbers only"),
         (", 2.0]", ", -2.0]", "[model] of t.toml: process variance must be >= 0"),
-        (", 2.0]", ", nan]", "[model] of t.toml: transition and process variance must be finite"),
+        (", 2.0]", ", nan]", "[model] of t.toml: process variance must be finite numbers; given nan"),
         (
             "transition = 1.0",
             "transition = [[1.0], [0.0, 1.0]]",
