@@ -30,6 +30,7 @@ __all__ = ["tails_in_common", "tails_of"]
 _FEWEST = 60  # slots; of fewer, normal ones look like it by chance in more than one region of a hundred
 _BY_MEDIAN = 1.4826  # the standard deviation of a normal distribution by the median of its absolute values
 _UNUSUAL = 3.0  # standard deviations of usual slots
+_RARE = 1.0 / 3.0  # of the slots; what is more often is not unusual: counts in tens have a median of 0
 _LEAST_USUAL = 0.01
 _SMALL = 5.0  # people: most of a Poisson count of fewer are one of two or three numbers
 
@@ -85,4 +86,5 @@ def _parts(normalised: Floats, least: Floats) -> tuple[Floats, Floats]:
     usual = np.square(_BY_MEDIAN * np.median(np.abs(normalised), axis=0))
     usual = np.clip(np.maximum(usual, least), _LEAST_USUAL, 1.0)
     unusual = (np.abs(normalised) > _UNUSUAL * np.sqrt(usual)).sum(axis=0)
-    return usual, (unusual + 1.0) / (len(normalised) + 2.0)
+    part = (unusual + 1.0) / (len(normalised) + 2.0)
+    return np.where(part < _RARE, usual, 1.0), part

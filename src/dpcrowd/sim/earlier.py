@@ -85,8 +85,13 @@ def as_start(
     return EarlierModel(model.season, level, a, rows[0] / (1.0 - np.square(a)), shape)
 
 
-def keep_facts(fitted: Fitted, model: Model, regions: Sequence[str]) -> tuple[Fitted, list[str]]:
-    """Return a fit on releases with what measurements cannot tell and an earlier model says, and remarks on it."""
+def keep_facts(
+    fitted: Fitted, model: Model, regions: Sequence[str], times: SlotTimes | None
+) -> tuple[Fitted, list[str]]:
+    """Return a fit on releases with what measurements cannot tell and an earlier model says, and remarks on it.
+
+    What is unusual in a slot of another length is not known.
+    """
     notes = []
     if model.region_correlation is not None and len(regions) > 1:
         fitted = replace(fitted, region_correlation=model.region_correlation, in_common=model.in_common)
@@ -95,7 +100,8 @@ def keep_facts(fitted: Fitted, model: Model, regions: Sequence[str]) -> tuple[Fi
             "not tell it from shares that are not quite right."
         )
     tails = {one.name: one.tails for one in model.regions}
-    if any(tails.get(name) is not None for name in regions):
+    alike = model.slot is None or times is None or model.slot == times.length
+    if alike and any(tails.get(name) is not None for name in regions):
         usual, unusual = np.array([tails.get(name) or NORMAL for name in regions]).T
         fitted = replace(fitted, tails=(usual, unusual))
         notes.append(

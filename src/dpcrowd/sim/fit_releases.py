@@ -116,7 +116,7 @@ def fit_releases(
     if earlier is not None:
         if season == "auto":
             notes = (*notes, *season_notes(earlier, fitted.season, times, len(slots)))
-        fitted, remarks = keep_facts(fitted, earlier, releases.regions)
+        fitted, remarks = keep_facts(fitted, earlier, releases.regions, times)
         notes = (*notes, *remarks)
     if releases.measured is not None:
         notes = (*notes, *_group_notes(np.isfinite(noise), releases.present, reads_groups(made_with)))

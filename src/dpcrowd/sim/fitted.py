@@ -107,7 +107,7 @@ def model_note(model: Model) -> str:
         f"all filters know {model.file} ({season}, fitted on {model.slots} slots{slot} of '{model.data}'). A model "
         "is public: "
         "it costs no epsilon only if it was fitted on published data, on people whom the promise does not cover, or on "
-        f'earlier releases. Its source, as asserted by whoever fitted it: "{model.source}".'
+        f'earlier releases. Its source, as asserted by whoever fitted it: "{model.quoted_source}".'
     )
 
 

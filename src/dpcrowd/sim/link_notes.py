@@ -23,6 +23,11 @@ _RUNS = 16  # likewise
 _OFTEN = 0.25
 """Part of these slots in which some servers do not hear all others, from which on it is said."""
 _FEWEST_SERVERS = 10  # fewer are fast anyway
+_REMEDIES = {
+    "file": "Add links to the file.",
+    "random": "A higher --density connects them; links that change (--dynamic) do, too, in time.",
+}
+_OTHER_REMEDY = "Take another --graph, or other options of it."
 
 
 def link_notes(config: SimulationConfig) -> list[str]:
@@ -52,7 +57,7 @@ def _late(config: SimulationConfig) -> Iterator[str]:
 
 def _apart(config: SimulationConfig) -> Iterator[str]:
     """Yield a remark if links that stay do not connect all servers in some runs."""
-    hearing = [entrant.label for entrant in config.entrants if entrant.scheme.reach != "alone"]
+    hearing = [entrant.label for entrant in config.entrants if entrant.scheme.reach not in ("alone", "central")]
     runs = range(min(_RUNS, config.runs))
     parts = [1 + int(components(_networks(config, run).at(0).graph).max()) for run in runs] if hearing else []
     if any(number > 1 for number in parts):
@@ -60,7 +65,7 @@ def _apart(config: SimulationConfig) -> Iterator[str]:
         yield (
             f"{', '.join(hearing)}: the links stay, and in {often} of {len(runs)} runs they do not connect all servers "
             f"(up to {max(parts)} parts that never hear of one another), which costs accuracy and makes servers "
-            "disagree. A higher --density connects them; without --static, links that change do."
+            f"disagree. {_REMEDIES.get(config.network.name, _OTHER_REMEDY)}"
         )
 
 

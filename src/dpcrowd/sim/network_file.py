@@ -208,8 +208,10 @@ def _settings(document: dict[str, Any], file: Path) -> dict[str, Any]:
             settings["observation"] = scheme.get("observation", "binomial")  # the default of live servers
         if "process_var" in scheme:
             settings["process_var"] = scheme["process_var"]
+        if "turnover" in scheme:
+            settings["turnover"] = scheme["turnover"]
         if scheme.get("name") == Relay.name:
-            settings |= {name: scheme[name] for name in ("samples", "lag", "turnover") if name in scheme}
+            settings |= {name: scheme[name] for name in ("samples", "lag") if name in scheme}
             settings["reach"] = scheme.get("reach", "all")
             if "interval" in scheme and "length" in guarantee:
                 settings["samples"] = Relay(interval=scheme["interval"]).samples_per(guarantee["length"])
@@ -219,10 +221,9 @@ def _settings(document: dict[str, Any], file: Path) -> dict[str, Any]:
 
 
 def _crowd(scheme: dict[str, Any], file: Path) -> dict[str, Any]:
-    """Return what relay's section states of users, regions and shares."""
-    if scheme.get("name") != Relay.name:
-        return {}
-    stated: dict[str, Any] = {name: scheme[name] for name in ("turnover", "groups", "share_width") if name in scheme}
+    """Return what the section of the scheme states of users, and relay's of regions and shares."""
+    names = ("turnover", "groups", "share_width") if scheme.get("name") == Relay.name else ("turnover",)
+    stated: dict[str, Any] = {name: scheme[name] for name in names if name in scheme}
     for name, value in stated.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if name != "groups" and not is_number:

@@ -74,6 +74,12 @@ def test_where_next_to_nobody_is_expected_deviations_are_mostly_small(people: fl
         assert region.tails[0] < 0.4
 
 
+def test_counts_in_tens_are_usual() -> None:
+    """Their median deviation is 0, and every other slot would be called unusual."""
+    counts = 10 * np.rint(np.random.default_rng(1).poisson(60.0, (SLOTS, 6)) / 10.0).astype(np.int64)
+    assert all(region.tails is None for region in fitted(counts).regions)
+
+
 def test_few_slots_show_nothing_rare() -> None:
     """Two of fifty slots are no distribution."""
     assert all(region.tails is None for region in fitted(bursts()[:50]).regions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,3 +52,13 @@ def test_links_that_stay_and_connect_not_all_are_named(scheme: str, other: dict[
     if said:
         assert notes[0].startswith(f"{', '.join(scheme.split(','))}: the links stay, and in 3 of 3 runs")
         assert "--density" in notes[0]
+
+
+def test_a_file_has_no_density(tmp_path: Path) -> None:
+    """What to do has to be possible with the graph that was given."""
+    file = tmp_path / "links.csv"
+    file.write_text("0,1\n1,2\n3,4\n", encoding="utf-8")
+    data = counts_from_array(np.random.default_rng(0).poisson(50, (20, 2)))
+    (note,) = link_notes(configure(["relay", "central"], data, graph=file, window=10))
+    assert note.startswith("relay: the links stay"), "the central server hears everybody"
+    assert note.endswith("Add links to the file.")

@@ -323,3 +323,13 @@ def test_a_simulation_of_a_file_has_the_phases_of_the_live_network(tmp_path: Pat
         assert configure("relay", data, graph=file, window=20, share_width=width).meetings is expected
     file.write_text(text.replace("share_width = 0.1", ""), encoding="utf-8")
     assert configure("relay", data, graph=file, window=20, share_width=0.1).meetings, "the file does not speak of it"
+
+
+def test_the_turnover_of_any_scheme_is_taken(tmp_path: Path) -> None:
+    """Live servers know it with every scheme, so that a simulation without it would have other intervals."""
+    file = tmp_path / "network.toml"
+    text = sample_network(3, scheme="dpcrowd-w", regions=["north", "south"])
+    file.write_text(text.replace("[scheme]", "[scheme]\nturnover = 0.5"), encoding="utf-8")
+    config = configure("dpcrowd-w", [[500, 80]] * 30, graph=file, window=10, regions=["north", "south"])
+    assert config.turnover == 0.5
+    assert any("also taken from" in note and "turnover 0.5" in note for note in config.data.notes)

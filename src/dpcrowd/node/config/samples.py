@@ -41,7 +41,7 @@ _RECORDS = {
     "lag": ("16", "relay: how many slots a record may be late"),
     "guard": ("true", "relay: whether records that are far off count less"),
     "groups": ('"off"', 'relay: "auto" lets small regions share one draw of noise'),
-    "turnover": ("1.0", "relay: part of a server's users who are replaced per slot, if they are pinned"),
+    "turnover": ("1.0", "part of a server's users who are replaced per slot, if they are pinned"),
     "share_width": ("0.0", "relay: typical relative error of shares; above 0, servers learn them"),
     "meetings": ("false", "relay: whether servers sample together with others in turn, to compare learned shares"),
 }

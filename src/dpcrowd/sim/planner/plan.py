@@ -296,7 +296,7 @@ def plan(
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
     if fitted is not None:
-        remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.source))
+        remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.quoted_source))
         remarks += _unchecked_times(fitted, request.slot)
     if target is not None and solve_for is not None:
         solution = solve(request, target.reached, solve_for, reach)
