@@ -42,8 +42,8 @@ _LEAST_PART, _LEAST_EXPECTED = 0.1, 0.05  # of the level, and in people: where h
 
 
 LONGEST_SOURCE = 500
-"""Number of characters that a new source has at most, and that are quoted of a longer one in a file of an earlier
-version."""
+"""Upper bound on the length of a new source, in characters. Files of earlier versions may have longer ones, of which
+only as many characters are quoted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +138,7 @@ class Model:
 
     @property
     def quoted_source(self) -> str:
-        """The source as promises and changes quote it: no longer than what they could repeat."""
+        """The source as promises and notes quote it, shortened to `LONGEST_SOURCE` characters."""
         return self.source if len(self.source) <= LONGEST_SOURCE else f"{self.source[: LONGEST_SOURCE - 1]}…"
 
     @property

@@ -122,10 +122,10 @@ def differing_settings(file: NetworkFile, used: Mapping[str, Any]) -> list[str]:
 
 def turnover_note(file: NetworkFile, turnover: float) -> list[str]:
     """Return a note if users of a simulation stay, and servers of the file's network would not know it."""
-    if turnover == 1.0 or "reach" not in file.settings or "turnover" in file.crowd:
+    if turnover == 1.0 or "turnover" in file.crowd:
         return []
     return [
-        f"users stay: {turnover:g} of them are replaced per slot (turnover), and relay knows it here. '{file.path}' "
+        f"users stay: {turnover:g} of them are replaced per slot (turnover), and filters know it here. '{file.path}' "
         "states no turnover, so its servers take deviations from their shares for new ones in every slot, and their "
         "intervals may be too narrow: state it in [scheme]."
     ]

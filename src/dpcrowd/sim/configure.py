@@ -283,7 +283,7 @@ def _with_differences(
         used["process_var"] = process_var
     elif config.fitted is None and tuned is None:
         used["process_var"] = "of the data"
-    turnover = config.turnover if any(isinstance(entrant.scheme, Relay) for entrant in config.entrants) else 1.0
+    turnover = config.turnover if any(entrant.scheme.name == file.scheme for entrant in config.entrants) else 1.0
     notes = (*config.data.notes, *differing_settings(file, used), *turnover_note(file, turnover))
     return replace(config, data=replace(config.data, notes=notes))
 

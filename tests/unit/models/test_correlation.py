@@ -57,6 +57,16 @@ def test_what_regions_have_in_common_lasts_longer_than_what_each_has_of_its_own(
         assert np.mean(found) == pytest.approx(common, abs=0.06)
 
 
+def test_counts_that_are_shifted_into_the_next_slot_do_not_last_longer() -> None:
+    """What is late in one hour is counted in the next: by that lag alone it would seem to last longer."""
+    common = 0.7 * deviations(2000, 1, 0.5, 0.0, 5)[:, 0]
+    shifted = np.roll(common, 1)
+    shifted[0] = 0.0
+    regions = [common if region % 2 else shifted for region in range(4)]
+    found = common_transition([deviations(2000, 4, 0.0, 0.0, 6) + np.array(regions).T])
+    assert 0.5 <= found < 0.8, "the next slot alone would say 0.88"
+
+
 def test_what_lasts_is_between_nothing_and_almost_everything() -> None:
     """A filter needs a part below 1, or it would never forget; and what turns around in every slot does not last."""
     assert common_transition([np.outer(np.arange(500.0), np.ones(3))]) == 0.99

@@ -129,7 +129,7 @@ def test_shares_by_region_keep_the_bits(name: str) -> None:
     assert_same_bits(run_network(world, servers), play(case.scheme(), setting, world))
 
 
-@pytest.mark.parametrize("name", ["dpcrowd-plus", "dpcrowd-w", "relay"])
+@pytest.mark.parametrize("name", ["dpcrowd", "dpcrowd-plus", "dpcrowd-w", "relay"])
 def test_users_who_stay_keep_the_bits(name: str) -> None:
     """A live server whose intervals widen otherwise than those of the simulator would cover something else."""
     world = make_world(2, regions=3, slots=SLOTS, changing=True)

@@ -17,6 +17,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters.model import InCommon
 from dpcrowd.models.file import read_model, write_model
 from dpcrowd.models.model import Model
+from dpcrowd.models.season import DAY
 from dpcrowd.sim.earlier import season_notes
 
 LEVEL = np.array([300.0, 90.0])
@@ -118,6 +119,9 @@ def test_deviations_that_are_mostly_small_are_kept(tmp_path: Path) -> None:
     tails = [region.tails for region in read_model(tmp_path / "new.toml").regions]
     assert tails == [region.tails for region in model.regions] == [(0.1, 0.04)] + [None] * (len(tails) - 1)
     assert [note for note in model.notes if "mostly small (usual and unusual) is what old.toml says" in note]
+    hours = table(tmp_path / "hours.csv", days_of_seven, 210, 60)
+    daily = replace(old, slot=DAY, season="none")
+    assert all(region.tails is None for region in fit_releases(hours, made_with=daily).regions), "days are not hours"
     plain = fit_releases(releases)
     assert all(region.tails is None for region in plain.regions)
     assert not [note for note in plain.notes if "mostly small" in note]

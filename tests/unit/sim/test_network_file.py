@@ -333,3 +333,6 @@ def test_the_turnover_of_any_scheme_is_taken(tmp_path: Path) -> None:
     config = configure("dpcrowd-w", [[500, 80]] * 30, graph=file, window=10, regions=["north", "south"])
     assert config.turnover == 0.5
     assert any("also taken from" in note and "turnover 0.5" in note for note in config.data.notes)
+    file.write_text(text, encoding="utf-8")
+    notes = configure("dpcrowd-w", [[500, 80]] * 30, graph=file, window=10, regions=["north", "south"]).data.notes
+    assert any("states no turnover" in note for note in notes), "its servers would not know that users stay"
