@@ -192,6 +192,16 @@ def test_the_toml_file_is_a_piece_of_a_network(small: NetworkPlan, tmp_path: Pat
     assert "give --slot (such as 15m) to `dpcrowd plan`" in text
 
 
+def test_the_population_of_a_file_is_that_of_the_busiest_part_of_a_season(tmp_path: Path) -> None:
+    """The mean over the week would be too small on Saturdays, when records would look as if they were absurd."""
+    week = np.tile([[40, 10]] * 5 + [[90, 30]] * 2, (12, 1))
+    counts = week + np.random.default_rng(0).integers(-2, 3, week.shape)
+    model = dpcrowd.fit(counts, season=7, source="published", out=tmp_path / "model.toml")
+    planned = plan(model=model, servers=4, graph="ring", window=14, advice=False, epsilons=[1.0])
+    assert sum(planned.request.levels.level) < 80
+    assert 115 <= tomllib.loads(toml_text(planned, tmp_path))["network"]["population"] <= 125
+
+
 def test_servers_have_the_names_of_the_file_of_shares(tmp_path: Path) -> None:
     """Whoever states a share of each clinic must not get a network of server-1, server-2 and server-3."""
     file = tmp_path / "shares.csv"
