@@ -18,9 +18,11 @@ _CHOSEN = (
     "errors above"
 )
 _CHOSEN_BY_LOG_SCORE = (
-    "chosen by the smallest log score of the measurements, with and without the slot before (the simplest within 3), "
-    "not by the errors above"
+    "chosen by the smallest log score of the measurements, with and without the slot before ({preferred}), not by the "
+    "errors above"
 )
+_SIMPLEST = "the simplest within 3"
+_KEPT = "within 3 of it, the season of --made-with is kept, or else the simplest is taken"
 _VISIBLE = 5e-4
 """Smaller parts of a deviation are 0 to anybody who reads a table."""
 
@@ -175,7 +177,9 @@ def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
         errors = (
             "errors are what the model expects of itself, as a part of the counts; coverage is that of measurements on"
         )
-    chosen = _CHOSEN_BY_LOG_SCORE if measured else _CHOSEN if scores.slots else "chosen"
+    chosen = _CHOSEN if scores.slots else "chosen"
+    if measured:
+        chosen = _CHOSEN_BY_LOG_SCORE.format(preferred=_SIMPLEST if settings["made_with"] is None else _KEPT)
     where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
     held_out = f"; {errors} {scores.slots} slots that were held out."
     for text in (

@@ -40,8 +40,7 @@ __all__ = ["fit_releases"]
 
 _EXPORT = "/v1/estimates?smoothed=true&measurements=true of a server of relay"
 _NOT_NEEDED = (
-    "the table has measurements, on which the model was fitted: --process-var, or the process_var of --made-with, was "
-    "not needed."
+    "the table has measurements, on which the model was fitted, so the process variance that was given was not used."
 )
 _FAR_OFF = 3.0
 """How far levels may be off those of the releases, in deviations of a single release."""
@@ -80,7 +79,7 @@ def fit_releases(
     if out is not None:
         check_toml_path(checked_path("out", out), "a model")
     if made_with is not None and process_var is not None:
-        raise BadInput("made_with and process_var (--made-with, --process-var) are both given; leave one out.")
+        raise BadInput("made_with and process_var are both given; leave one out.")
     if made_with is not None and not isinstance(made_with, Model):
         made_with = checked_path("made_with", made_with)
         if not made_with.is_file():

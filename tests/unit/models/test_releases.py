@@ -391,7 +391,7 @@ def test_regions_that_say_little_start_from_the_model_before(tmp_path: Path) -> 
     ):
         fit_releases(table, made_with=elsewhere, season=7)
     plain = fit_releases(table, process_var=3.0, season=7)
-    assert "--process-var, or the process_var of --made-with, was not needed" in plain.notes[0]
+    assert "the process variance that was given was not used" in plain.notes[0]
 
 
 def test_a_gap_is_crossed_by_prediction() -> None:

@@ -121,10 +121,10 @@ def _same_revision(current: NetworkConfig, following: NetworkConfig) -> str:
     given = f"given {following.revision}, but"
     if only_model_differs(current, following):
         return (
-            f"{given} the model file is another one than that of revision {current.revision}, which is in use, while "
-            "network.toml is the same; put back the model file that all servers have, or give a higher number for a "
-            "changed model. A corrected file with the same number is taken when the server starts, as long as no "
-            "neighbour has accepted the one before."
+            f"{given} the model is another one than that of revision {current.revision}, which is in use; all other "
+            "settings are the same. Put back the model that all servers have, or give a higher number for a changed "
+            "one. A corrected model with the same number is taken when the server starts, as long as no neighbour has "
+            "accepted the one before."
         )
     names = differing_settings(current, following)
     more = f" and {len(names) - _MOST_DIFFERENCES} more" if len(names) > _MOST_DIFFERENCES else ""

@@ -160,7 +160,7 @@ def _when(calibration: Calibration, clock: SlotClock | None) -> str:
     """Return a sentence that says when there will be enough values for a verdict."""
     slot = calibration.enough_at
     if slot is None:
-        return "Without any of them, nobody can say when that will be."
+        return "None has come yet, so it is not known when that will be."
     if math.isinf(slot):
         return (
             f"They come so rarely that the last {LONGEST:,} slots, which are looked at, will not hold as many. More "

@@ -74,10 +74,10 @@ def test_a_model_that_others_have_accepted_is_not_replaced(files: Path, heard: i
     used = load_pair(files)[1]
     put_model(files.parent, 50)
     node, network = load_pair(files)
-    with pytest.raises(BadInput, match=r"network.revision: given 1, but the model file is another one") as refused:
+    with pytest.raises(BadInput, match=r"network.revision: given 1, but the model is another one") as refused:
         current_revision(node, network, EPOCH, heard)
-    assert "network.toml is the same" in str(refused.value)
-    with pytest.raises(BadInput, match="the model file is another one"):
+    assert "all other settings are the same" in str(refused.value)
+    with pytest.raises(BadInput, match="the model is another one"):
         check_next(used, network)
 
 
@@ -117,4 +117,4 @@ def test_the_doctor_names_the_model(files: Path) -> None:
         assert storage.memory.heard_until() == 3
     (only,) = examine(files, listen=0)
     assert only.outcome == "problem"
-    assert "the model file is another one" in only.text
+    assert "the model is another one" in only.text

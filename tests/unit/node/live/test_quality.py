@@ -127,7 +127,7 @@ def test_an_unknown_verdict_says_when_it_will_be_known() -> None:
         window.add(slot, np.zeros((1 if slot % 10 else 5, 1)))
     enough = quality(window.summary(), ["north"], "relay", judges_others=True, clock=clock)
     assert (enough.verdict, enough.window, enough.verdict_slot) == ("wide", 143, None)
-    assert "Without any of them, nobody can say when" in of([]).text
+    assert "None has come yet, so it is not known when" in of([]).text
     rare = CalibrationWindow(1)
     for slot in range(0, 3000, 100):
         rare.add(slot, np.zeros((1, 1)))
