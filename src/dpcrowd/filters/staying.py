@@ -11,32 +11,84 @@ deviation is the part f of its variance,
     extra <- (phi a)^2 extra + 2 phi (1 - phi) a s cross      with `cross` of the slot before
 
 `cross` is the covariance of the estimate's error with the deviation of the measurements, and `extra` is what has to be
-added to M. For a server that works alone this is the exact variance of its error. Where it hears others, it is an upper
-bound: it holds if the same servers are heard in every slot, and is too large if they change, or if users are
-partitioned and all servers are heard, whose deviations cancel.
+added to M. For a server that works alone this is the exact variance of its error, as long as its filter has one belief.
+Where it hears others, it is an upper bound: it holds if the same servers are heard in every slot, and is too large if
+they change, or if users are partitioned and all servers are heard, whose deviations cancel.
+
+Filters that learn (`learning`) weigh beliefs by how well they predict samples, and a deviation that stays would speak
+for the same belief in every slot. Of the innovation of a sample, the part
+
+    f' = f/(1 + P Y)                                          Y: the information that is fused
+
+is deviation, of which s^k is found again after k slots. So a sample says as much as 1/(1 + 2 f' s^k/(1 - s^k)) of an
+independent one (`fresh_evidence`), with k the number of slots between the last two samples of the server itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Bools, Floats
 
-__all__ = ["StayingUsers", "follow_staying", "kept_part"]
+__all__ = ["StayingUsers", "count_slots", "follow_staying", "fresh_evidence", "kept_part", "start_staying"]
 
 
 _NOTHING_FUSED = 1.0 - 1e-9
 """Above this part of the prior, nothing was fused: 1/(1/P) differs from P by rounding."""
+_NOW = 1.0
+"""`since` in the slot of a sample: saved states of earlier versions have zeros, which say that there was none."""
 
 
 @dataclass
 class StayingUsers:
-    """What persistent deviations have done to the errors of N servers, (N, d): `extra` variance, `cross` covariance."""
+    """What persistent deviations have done to the errors of N servers; all arrays are (N, d).
+
+    extra, cross  variance and covariance, as above
+    since         slots since the last sample of the server itself; 0: there was none
+    between       slots between its last two samples; 0: there were no two
+    """
 
     extra: Floats
     cross: Floats
+    since: Floats = field(metadata={"later": True})
+    between: Floats = field(metadata={"later": True})
+
+
+def start_staying(servers: int, regions: int) -> StayingUsers:
+    """Return the memory before the first slot."""
+    return StayingUsers(*(np.zeros((servers, regions)) for _ in range(4)))
+
+
+def count_slots(memory: StayingUsers, due: Bools, slots: int = 1) -> StayingUsers:
+    """Return the memory at a slot, `slots` after the one before; `due`: which regions are sampled, (N, d)."""
+    since = np.where(memory.since > 0.0, memory.since + slots, 0.0)
+    return replace(
+        memory,
+        since=np.where(due, _NOW, since),
+        between=np.where(due & (since > 0.0), since - _NOW, memory.between),
+    )
+
+
+def fresh_evidence(memory: StayingUsers, prior_var: Floats, info_mat: Floats, part: Floats, turnover: float) -> Floats:
+    """Return how much the evidence of what is fused in a slot counts, (N, d).
+
+    part  as in `follow_staying`
+
+    Samples of every slot that are all deviation say next to nothing new; after many slots they do.
+
+    >>> one = np.ones((1, 1))
+    >>> memory = count_slots(count_slots(start_staying(1, 1), one > 0.0), one > 0.0)
+    >>> float(fresh_evidence(memory, 0.0 * one, one, one, 0.02)[0, 0])
+    0.0101...
+    >>> float(fresh_evidence(memory, 9.0 * one, one, one, 0.02)[0, 0])
+    0.0925...
+    """
+    stays = np.where(memory.between > 0.0, (1.0 - turnover) ** memory.between, 0.0)
+    with np.errstate(invalid="ignore"):
+        repeated = np.where(np.isfinite(prior_var), part / (1.0 + prior_var * info_mat), 0.0)
+    return np.asarray((1.0 - stays) / (1.0 - stays + 2.0 * stays * repeated))
 
 
 def follow_staying(
@@ -50,7 +102,7 @@ def follow_staying(
 
     A filter that samples every slot with equal weights believes in a variance that falls forever; the error does not.
 
-    >>> memory = StayingUsers(np.zeros((1, 1)), np.zeros((1, 1)))
+    >>> memory = start_staying(1, 1)
     >>> variance, one = np.array([[np.inf]]), np.ones((1, 1))
     >>> for _ in range(400):
     ...     after = 1.0 / (1.0 / variance + one)
@@ -62,7 +114,8 @@ def follow_staying(
     heard = kept < 1.0
     cross = (1.0 - turnover) * transition * before.cross
     extra = np.square(kept * transition) * before.extra + 2.0 * kept * (1.0 - kept) * cross
-    return StayingUsers(extra, kept * cross + np.where(heard, part * np.where(heard, posterior_var, 0.0), 0.0))
+    after = kept * cross + np.where(heard, part * np.where(heard, posterior_var, 0.0), 0.0)
+    return replace(before, extra=extra, cross=after)
 
 
 def kept_part(prior_var: Floats, posterior_var: Floats) -> Floats:

@@ -27,7 +27,7 @@ from dpcrowd.filters import (
     predict_matrix,
 )
 from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix, predict_bank_ahead
-from dpcrowd.filters.bank_estimate import combined
+from dpcrowd.filters.bank_estimate import combined, doubtful_weights
 from dpcrowd.filters.drift import (
     Drift,
     Innovations,
@@ -39,11 +39,28 @@ from dpcrowd.filters.drift import (
     start_drift,
 )
 from dpcrowd.filters.groups import over_members
-from dpcrowd.filters.learning import Bank, Beliefs, Priors, beliefs_of, predict_bank, start_bank, update_bank
+from dpcrowd.filters.learning import (
+    Bank,
+    Beliefs,
+    Priors,
+    beliefs_of,
+    carried_parts,
+    over_beliefs,
+    predict_bank,
+    start_bank,
+    update_bank,
+)
 from dpcrowd.filters.mixed import LinkEffect, Mixed, follow_mixed, start_mixed
 from dpcrowd.filters.offset import Fused, fused_innovations
 from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, measured_by_sums
-from dpcrowd.filters.staying import StayingUsers, follow_staying, kept_part
+from dpcrowd.filters.staying import (
+    StayingUsers,
+    count_slots,
+    follow_staying,
+    fresh_evidence,
+    kept_part,
+    start_staying,
+)
 from dpcrowd.kernels.engine import compiled
 from dpcrowd.kernels.fusion import add_to_hearers, fuse_sums
 from dpcrowd.kernels.gather import unsigned
@@ -143,8 +160,7 @@ def _start_staying(setting: Setting) -> StayingUsers | None:
     """Return the memory of persistent deviations before the first slot, where there are people who stay."""
     if setting.turnover == 1.0 or not _own_intervals(setting):
         return None
-    shape = (setting.servers, setting.regions)
-    return StayingUsers(np.zeros(shape), np.zeros(shape))
+    return start_staying(setting.servers, setting.regions)
 
 
 class FilterScheme(Scheme):
@@ -234,12 +250,24 @@ class FilterScheme(Scheme):
     def fuse(self, state: FilterState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing) -> None:
         assert plan.prior is not None and plan.prior_var is not None
         before = state.posterior_var
-        self.absorb(state, plan.prior, plan.prior_var, messages, hearing, plan.slot)
+        repeats = self.count_own_sample(state, _used(plan, reading), reading)
+        self.absorb(state, plan.prior, plan.prior_var, messages, hearing, plan.slot, repeats)
         if state.mixed is not None:
             self._follow_mixed(state, state.mixed, before, _used(plan, reading), hearing)
         self.follow_errors(state, _used(plan, reading), reading, plan.prior_var)
         state.end(plan.slot)
         self.adapt(state, plan, reading)
+
+    def count_own_sample(self, state: FilterState, plan: Plan, reading: Reading) -> Floats | None:
+        """Remember that a server samples, and return the part of its measurement that users who stay will repeat.
+
+        None where evidence need not know it: filters do not learn, or everybody chooses a server anew.
+        """
+        if state.staying is None or state.bank is None or plan.prior_var is None:
+            return None
+        due = np.broadcast_to(plan.due, state.staying.since.shape)
+        state.staying = count_slots(state.staying, due, _steps(state, plan.slot))
+        return _deviating_part(state.setting, plan, reading, np.isfinite(plan.prior_var))
 
     def _follow_mixed(self, state: FilterState, mixed: Mixed, before: Floats, plan: Plan, hearing: Hearing) -> None:
         """Follow what the consensus averages away; `before`: the posterior variance of the slot before."""
@@ -258,14 +286,15 @@ class FilterScheme(Scheme):
 
         prior, prior_var  of the filter whose errors they are; without `prior`, that of the plan
         """
-        setting, a = state.setting, state.setting.model.carried(plan.slot)
+        setting = state.setting
         if state.drift is not None:
             self._follow_drift(state, plan, reading, plan.prior if prior is None else prior, prior_var)
         if state.staying is not None:
-            spread = _spread(setting, plan, reading, np.isfinite(prior_var))
-            part = spread / (setting.tuning.alpha * reading.noise_var + spread)
-            state.staying = follow_staying(state.staying, prior_var, state.posterior_var, part, a, setting.turnover)
+            part = _deviating_part(setting, plan, reading, np.isfinite(prior_var))
+            left, gone = _carried(state, plan.slot), 1.0 - (1.0 - setting.turnover) ** _steps(state, plan.slot)
+            state.staying = follow_staying(state.staying, prior_var, state.posterior_var, part, left, gone)
         if state.divided is not None:
+            a = setting.model.carried(plan.slot)
             sizes, due = state.divided.sizes, every_region(plan.due, setting.regions)
             if plan.due.any():
                 now = np.ones_like(sizes) if plan.pivot is None else group_sizes(plan.pivot, due)
@@ -278,7 +307,8 @@ class FilterScheme(Scheme):
     ) -> None:
         """Learn from the own samples how far the crowd moves, before the memory of other errors is of this slot."""
         assert state.drift is not None and prior is not None
-        setting, a = state.setting, state.setting.model.carried(plan.slot)
+        setting = state.setting
+        a = setting.model.carried(plan.slot, _steps(state, plan.slot))
         known = np.isfinite(prior_var) & np.isfinite(state.drift.last_var)
         with np.errstate(invalid="ignore"):
             added = np.where(known, prior_var - np.square(a) * state.drift.last_var, 0.0)
@@ -310,9 +340,9 @@ class FilterScheme(Scheme):
         spread = _spread(setting, plan, reading, known)
         extra = inherited = deviation = np.zeros(due.shape)
         if state.staying is not None:
-            a = setting.model.carried(plan.slot)
+            a = _carried(state, plan.slot)
             extra, deviation = np.square(a) * state.staying.extra, spread / np.square(share)
-            inherited = (1.0 - setting.turnover) * a * state.staying.cross
+            inherited = (1.0 - setting.turnover) ** _steps(state, plan.slot) * a * state.staying.cross
         error_var = np.where(known, prior_var, 0.0) + extra
         noise_var = setting.tuning.alpha * reading.noise_var / np.square(share)
         value, spread_var = reading.noisy / share - prior, spread / np.square(share)
@@ -338,10 +368,14 @@ class FilterScheme(Scheme):
         messages: InfoMessages,
         hearing: Hearing,
         slot: int | None = None,
+        repeats: Floats | None = None,
     ) -> None:
-        """Set the posterior from a prior and the messages heard (Eqs. kgain, posterior)."""
+        """Set the posterior from a prior and the messages heard (Eqs. kgain, posterior).
+
+        repeats  the part of what is heard that users who stay will repeat; None: none of it
+        """
         if state.bank is not None:
-            _absorb_in_bank(state, prior, prior_var, messages, hearing, slot)
+            _absorb_in_bank(state, (prior, prior_var), messages, hearing, slot, repeats)
             return
         asked = state.drift is not None or state.mixed is not None
         state.pull, state.heard = (np.zeros(prior.shape) if asked else None for _ in range(2))
@@ -413,6 +447,29 @@ def _spread(setting: Setting, plan: Plan, reading: Reading, known: Bools) -> Flo
     return observation_var(setting.observation, plan.shares, setting.model.one_step_var, expected)
 
 
+def _deviating_part(setting: Setting, plan: Plan, reading: Reading, known: Bools) -> Floats:
+    """Return the part of the variance of the own measurement that is the deviation of the server's users."""
+    spread = _spread(setting, plan, reading, known)
+    return np.asarray(spread / (setting.tuning.alpha * reading.noise_var + spread))
+
+
+def _steps(state: FilterState, slot: int) -> int:
+    """Return how many slots a slot is after that of the posterior."""
+    return state.skipped + 1 if state.slot is None else max(slot - int(state.slot), 1)
+
+
+def _carried(state: FilterState, slot: int) -> Floats:
+    """Return which part of the posterior's error is left in a slot, broadcastable to (N, d).
+
+    Filters that learn believe in several, and count them as their intervals do.
+    """
+    model, steps = state.setting.model, _steps(state, slot)
+    if state.bank is None:
+        return model.carried(slot, steps)
+    parts = carried_parts(state.beliefs, model, slot) ** steps
+    return over_beliefs(doubtful_weights(state.bank, state.beliefs) * parts)
+
+
 def _prior_bank(state: FilterState, slot: int | None) -> Priors:
     """Return the priors of a slot of all filters of the bank, also if slots were skipped, or a clock was set back."""
     assert state.bank is not None
@@ -424,12 +481,20 @@ def _prior_bank(state: FilterState, slot: int | None) -> Priors:
 
 
 def _absorb_in_bank(
-    state: FilterState, prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing, slot: int | None
+    state: FilterState,
+    priors: tuple[Floats, Floats],
+    messages: InfoMessages,
+    hearing: Hearing,
+    slot: int | None,
+    repeats: Floats | None,
 ) -> None:
     """Let every filter of the bank fuse the messages; the consensus pulls at all of them alike."""
     info_vec, info_mat, prior_sum, speakers = messages.split(hearing.sums(messages.table()))
-    beliefs = state.beliefs
-    bank = update_bank(_prior_bank(state, slot), info_vec, info_mat, beliefs)
+    beliefs, (prior, prior_var) = state.beliefs, priors
+    fresh: Floats | float = 1.0
+    if repeats is not None and state.staying is not None:
+        fresh = fresh_evidence(state.staying, prior_var, info_mat, repeats, state.setting.turnover)
+    bank = update_bank(_prior_bank(state, slot), info_vec, info_mat, beliefs, fresh=fresh)
     pull = consensus_pull(prior, prior_var, prior_sum, speakers, hearing.gain)
     bank.mean += pull
     state.pull, state.heard = pull, speakers
