@@ -5,7 +5,8 @@ candidates (season, weight of recent and of unusual slots, kind of variance) are
 probability score (CRPS), which rewards small errors and honest widths. Nothing outside the span is looked at.
 
 How far a series is from its profile, and how long a deviation lasts, is also taken from held-out blocks: residuals of
-slots that a profile was fitted on are too small.
+slots that a profile was fitted on are too small. The scores of the model that was chosen are those of slots from which
+neither its profile nor its deviations were taken.
 
     a = sum of e(t) e(t+1) / sum of e(t)^2            q = mean of (e(t+1) - a e(t))^2
 
@@ -20,8 +21,8 @@ of itself, of counts without noise; their coverage is that of the measurements.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -126,13 +127,25 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """A held-out block: its values, what a profile of earlier slots expects of them, and the model before, if any."""
+    """A held-out block: its values, what a profile of earlier slots expects of them, and the model before, if any.
+
+    first  its first slot in the span
+    """
 
     series: ProfileSeries
     expected: Floats
     level: Floats
     deviation_var: Floats
     earlier: EarlierModel | None = None
+    first: int = 0
+
+    def part(self, begin: int, end: int) -> list[_Block]:
+        """Return the part of it that is in slots begin .. end - 1 of the span, if any."""
+        start, stop = max(begin - self.first, 0), min(end - self.first, len(self.expected))
+        if start >= stop:
+            return []
+        series, expected = self.series.part(start, stop), self.expected[start:stop]
+        return [replace(self, series=series, expected=expected, first=self.first + start)]
 
     @property
     def is_noisy(self) -> bool:
@@ -324,7 +337,7 @@ def _held_out(series: ProfileSeries, rows: int, candidate: Candidate, earlier: E
     for first, last in ((int(slots * begin), int(slots * end)) for begin, end in _FOLDS):
         profile = _profile(series.part(0, first), rows, candidate)
         part = series.part(first, last)
-        blocks.append(_Block(part, profile.rows[part.row], profile.level, profile.deviation_var, earlier))
+        blocks.append(_Block(part, profile.rows[part.row], profile.level, profile.deviation_var, earlier, first))
     return blocks
 
 
@@ -479,8 +492,25 @@ def _residuals(block: _Block, kind: VarianceKind, scale: Floats) -> _Residuals:
 
 
 def _others(blocks: Sequence[_Block], number: int) -> Sequence[_Block]:
-    """Return the blocks from which deviations are taken to judge one of them: all others."""
+    """Return the blocks from which deviations are taken to compare candidates on one of them: all others.
+
+    They overlap with it, alike for all candidates. Longer deviations than those of disjoint parts are left to compare;
+    how well the chosen candidate predicts is judged outside of what it has seen (`_judged`).
+    """
     return [block for place, block in enumerate(blocks) if place != number]
+
+
+def _judged(blocks: Sequence[_Block]) -> Iterator[tuple[list[_Block], list[_Block]]]:
+    """Yield parts of the blocks with what they are judged by: their deviations are taken from all other slots.
+
+    Blocks overlap, and deviations that are judged on slots that they were taken from would always look right. So all
+    that is in one part of the span, from where a block begins to where the next one does, is judged by the others.
+    """
+    begins = [block.first for block in blocks]
+    ends = [*begins[1:], max(block.first + len(block.expected) for block in blocks)]
+    for begin, end in zip(begins, ends, strict=True):
+        others = [part for block in blocks for part in (*block.part(0, begin), *block.part(end, ends[-1]))]
+        yield others, [part for block in blocks for part in block.part(begin, end)]
 
 
 def _predictions(block: _Block, transition: Floats, variance: Floats, kind: VarianceKind) -> tuple[Floats, ...]:
@@ -541,12 +571,20 @@ def _score(blocks: Sequence[_Block], kind: VarianceKind) -> float:
     return total / max(slots, 1)
 
 
+def _with_deviations(blocks: Sequence[_Block], kind: VarianceKind) -> Iterator[tuple[_Block, tuple[Floats, Floats]]]:
+    """Yield parts of the blocks, each with a and q as the slots outside of it show them."""
+    for others, parts in _judged(blocks):
+        deviations = _deviations(others, kind)
+        for part in parts:
+            yield part, deviations
+
+
 def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
     sums, expected_errors = np.zeros(6), np.zeros(3)
     scored = _regions_with_people(blocks)
-    for number, block in enumerate(blocks):
+    for block, deviations in _with_deviations(blocks, kind):
         present = block.series.present
-        mean, var, alone, alone_var = _predictions(block, *_deviations(_others(blocks, number), kind), kind)
+        mean, var, alone, alone_var = _predictions(block, *deviations, kind)
         for place, (expected, spread) in enumerate(((mean, var), (alone, alone_var))):
             error = np.abs(block.series.value - expected)
             sums[place] += float(error[present].sum())
@@ -554,7 +592,7 @@ def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
         sums[4] += float(np.abs(block.series.value[present]).sum())
         sums[5] += float((present & scored).sum())
         if block.is_noisy:
-            expected_errors += _expected_errors(block, *_deviations(_others(blocks, number), kind), kind)
+            expected_errors += _expected_errors(block, *deviations, kind)
     if expected_errors.any():
         sums[0], sums[1], sums[4] = expected_errors
     if not sums[5]:  # releases may have no measurement there

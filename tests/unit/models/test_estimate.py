@@ -235,3 +235,15 @@ def test_noisy_measurements_of_a_crowd_that_drifts_still_show_the_chance_of_a_sl
     fitted = fit_series(crowd + rng.normal(0.0, np.sqrt(noise)), noise, season="none").estimate
     added = fitted.variance * (crowd.mean(axis=0) if fitted.kind == "proportional" else 1.0)
     assert (added > 0.8 * crowd.mean(axis=0)).mean() > 0.7
+
+
+def test_scores_are_of_slots_that_deviations_were_not_taken_from() -> None:
+    """Blocks overlap: a last quarter with four times the deviations judged itself, and 0.91 of it were covered, where a
+    model of the slots before covers 0.41."""
+    rng = np.random.default_rng(0)
+    deviation = np.where(np.arange(200) < 150, 10.0, 40.0)[:, None]
+    value = np.rint(1000.0 + deviation * rng.normal(0.0, 1.0, (200, 4)))
+    scores = fit_series(value, season="none").scores
+    calm = fit_series(np.rint(1000.0 + 10.0 * rng.normal(0.0, 1.0, (200, 4))), season="none").scores
+    assert scores.past_coverage < 0.8
+    assert 0.9 < calm.past_coverage < 0.98
