@@ -630,6 +630,22 @@ MUTANTS = (
         ("unit/schemes/test_relay_join.py",),
     ),
     Mutant(
+        "skipped-slots-sampled",
+        "schemes/server.py",
+        "self._open(skipped, nothing, may_sample=False)",
+        "self._open(skipped, nothing, may_sample=True)",
+        "A slot in which the server was away is sampled and paid for behind the back of the ledger on disk.",
+        ("unit/schemes/test_server_skipped.py",),
+    ),
+    Mutant(
+        "skipped-slots-pass-at-once",
+        "schemes/server.py",
+        "max(self._slot + 1, slot - _MOST_PASSED)",
+        "max(self._slot + 1, slot - 1)",
+        "After an absence intervals are too narrow: memories of a crowd that moves on are carried by one slot.",
+        ("unit/schemes/test_server_skipped.py",),
+    ),
+    Mutant(
         "a-moved-level-fades-with-chance",
         "filters/moving_level.py",
         "level = left * (belief[0] - model_filter[0]) / part_before",
