@@ -630,6 +630,22 @@ MUTANTS = (
         ("unit/schemes/test_relay_join.py",),
     ),
     Mutant(
+        "promise-controls-the-terminal",
+        "models/model.py",
+        """check_printable(text, f"'{key}' of {self.file}")""",
+        "pass",
+        "The source in a model file erases the promise that quotes it, or shows it backwards.",
+        ("unit/models/test_file.py",),
+    ),
+    Mutant(
+        "direction-of-writing-overridden",
+        "models/printable.py",
+        '_CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")',
+        '_CONTROLS = ("Cc", "Cs", "Zl", "Zp")',
+        "Invisible characters in a source let the promise show another text than all servers have agreed on.",
+        ("unit/models/test_file.py",),
+    ),
+    Mutant(
         "skipped-slots-sampled",
         "schemes/server.py",
         "self._open(skipped, nothing, may_sample=False)",
