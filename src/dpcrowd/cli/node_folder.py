@@ -141,9 +141,8 @@ def withdrawal(file: Path, network: str) -> Decision:
     text = (
         f"Network '{network}' promised its users ε={format_epsilon(nano)}. Withdrawn, this no longer limits what is "
         f"spent on the ledger, which then keeps {remaining}: who was counted in '{network}' may pay more than was "
-        "promised "
-        f"there. What was paid, ε={format_epsilon(total)} since the ledger began, stays paid. A server of '{network}' "
-        "that is started again declares its promise again."
+        f"promised there. What was paid, ε={format_epsilon(total)} since the ledger began, stays paid. A server of "
+        f"'{network}' that is started again declares its promise again."
     )
     facts = {"network": network, "ledger": str(ledger), "epsilon": from_nano(nano), "left": others}
     return Decision(storage, text, facts, lambda text: storage.ledger.withdraw(network, time.time_ns(), text))

@@ -19,7 +19,7 @@ from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.filters.model import InCommon
 from dpcrowd.filters.tails import NORMAL, Tails
 from dpcrowd.models.printable import check_printable
-from dpcrowd.models.season import SeasonKind, SlotTimes, duration_text, timing
+from dpcrowd.models.season import LABEL_SLOTS, SeasonKind, SlotTimes, duration_text, timing
 
 __all__ = [
     "LEAST_VAR",
@@ -187,9 +187,8 @@ class Model:
             )
         if isinstance(self.season, str) and self.season != "none" and times is None:
             raise BadInput(
-                f"{self.file} has the season '{self.season}', and the data have no times; label their slots with "
-                "dates or "
-                "times, or fit a model with --season none."
+                f"{self.file} has the season '{self.season}', and the data have no times; {LABEL_SLOTS}, or fit a model "
+                "with --season none."
             )
         if times is not None and self.begins is not None and self.slot is not None:
             first = self.first + (times.start - self.begins) // self.slot
