@@ -187,8 +187,8 @@ class Model:
             )
         if isinstance(self.season, str) and self.season != "none" and times is None:
             raise BadInput(
-                f"{self.file} has the season '{self.season}', and the data have no times; {LABEL_SLOTS}, or fit a model "
-                "with --season none."
+                f"{self.file} has the season '{self.season}', and the data have no times; {LABEL_SLOTS}, or fit a "
+                "model with --season none."
             )
         if times is not None and self.begins is not None and self.slot is not None:
             first = self.first + (times.start - self.begins) // self.slot

@@ -89,8 +89,8 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Seaso
         return SeasonTiming(1)
     if times is None:
         raise BadInput(
-            f"season '{season}' needs the time of each slot, which these data do not have; {LABEL_SLOTS}, or give the season as "
-            "a number of slots."
+            f"season '{season}' needs the time of each slot, which these data do not have; {LABEL_SLOTS}, or give the "
+            "season as a number of slots."
         )
     if times.length > _LONGEST_SLOT[season]:
         raise BadInput(
