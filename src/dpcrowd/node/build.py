@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import EarlierModel, NetworkConfig, NodeConfig, digest
+from dpcrowd.node.config import FormerModel, NetworkConfig, NodeConfig, digest
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.signing import signer, verifier
 from dpcrowd.node.machine import Machine, NetworkView, Revision
@@ -192,9 +192,9 @@ def _stored_records(storage: Storage, last: int) -> list[StoredRecord]:
     ]
 
 
-def stored_models(storage: Storage) -> tuple[EarlierModel, ...]:
+def stored_models(storage: Storage) -> tuple[FormerModel, ...]:
     """Return the models of earlier revisions, as far as the ledger's database knows them."""
-    return tuple(EarlierModel(*row) for row in storage.earlier_models.all())
+    return tuple(FormerModel(*row) for row in storage.earlier_models.all())
 
 
 def load_account(storage: Storage, network: NetworkConfig, slot: int) -> Account:

@@ -18,10 +18,10 @@ from typing import NamedTuple
 from dpcrowd.models.file import model_digest
 from dpcrowd.node.config.network import NetworkConfig
 
-__all__ = ["EarlierModel", "earlier_models", "promise_in"]
+__all__ = ["FormerModel", "earlier_models", "promise_in"]
 
 
-class EarlierModel(NamedTuple):
+class FormerModel(NamedTuple):
     """A model that a network had before.
 
     source   why it costs no privacy budget, as the promise quotes it
@@ -36,8 +36,8 @@ class EarlierModel(NamedTuple):
 
 
 def earlier_models(
-    known: Iterable[EarlierModel], revisions: Sequence[NetworkConfig], first: int = 0
-) -> tuple[EarlierModel, ...]:
+    known: Iterable[FormerModel], revisions: Sequence[NetworkConfig], first: int = 0
+) -> tuple[FormerModel, ...]:
     """Return the models that are known, with those of revisions that have followed one another, oldest first.
 
     first  the first slot in which the last revision is in use, if that is after the one from which on it is valid
@@ -48,7 +48,7 @@ def earlier_models(
         if one.fitted is not None:
             name = model_digest(one.fitted)
             if name not in models or models[name].until < until:
-                models[name] = EarlierModel(name, one.fitted.quoted_source, until, goes_on=True)
+                models[name] = FormerModel(name, one.fitted.quoted_source, until, goes_on=True)
         if not _estimates_go_on(one, following):
             models |= {name: model._replace(goes_on=False) for name, model in models.items() if model.until <= until}
     return tuple(sorted(models.values(), key=lambda one: (one.until, one.digest)))
@@ -66,7 +66,7 @@ def _estimates_go_on(before: NetworkConfig, following: NetworkConfig) -> bool:
     return not set(before.regions).isdisjoint(following.regions)
 
 
-def promise_in(network: NetworkConfig, earlier: Iterable[EarlierModel], slot: int) -> str:
+def promise_in(network: NetworkConfig, earlier: Iterable[FormerModel], slot: int) -> str:
     """Return what is promised in a slot, in words.
 
     network  the revision in use

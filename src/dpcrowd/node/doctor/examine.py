@@ -10,7 +10,7 @@ from pathlib import Path
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.models.file import model_digest
 from dpcrowd.node.build import stored_models
-from dpcrowd.node.config import EarlierModel, NetworkConfig, NodeConfig, digest, earlier_models, load_pair, promise_in
+from dpcrowd.node.config import FormerModel, NetworkConfig, NodeConfig, digest, earlier_models, load_pair, promise_in
 from dpcrowd.node.doctor.clock_checks import check_clock, check_synchronised
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.doctor.host_checks import check_disk, check_ports, running_process
@@ -93,7 +93,7 @@ def _heard_until(node: NodeConfig, network: NetworkConfig) -> int | None:
         return None
 
 
-def _stored_models(node: NodeConfig, network: NetworkConfig) -> tuple[EarlierModel, ...]:
+def _stored_models(node: NodeConfig, network: NetworkConfig) -> tuple[FormerModel, ...]:
     """Return the models of earlier revisions that the ledger's database knows; none if it cannot be read."""
     try:
         with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcrowd.cli.node_folder import budget_of_folder
+from dpcrowd.errors import BadInput
 from dpcrowd.models.file import write_model
-from dpcrowd.node.config import digest, load_network, load_pair
+from dpcrowd.node.config import digest, earlier_models, load_network, load_pair
 from dpcrowd.node.config.read import network_text
 from dpcrowd.node.doctor import examine
 from dpcrowd.node.live.open import open_node
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.storage import Storage
+from dpcrowd.privacy import SecureNoise
+from dpcrowd.schemes.server import Server
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.fit import fit
 from node_support_live import write_network
@@ -118,3 +123,50 @@ def test_copies_of_earlier_builds_are_read_once_more(files: Path) -> None:
     for _ in range(2):
         assert SOURCE in start(files)
     assert not copy.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "go_on"),
+    [
+        ({}, True),
+        ({"learn": True}, True),
+        ({"regions": ["south", "north"]}, True),
+        ({"regions": ["south"]}, False),
+        ({"scheme": "relay"}, False),
+    ],
+    ids=str,
+)
+def test_it_is_known_in_which_revisions_estimates_begin_anew(files: Path, changes: dict[str, Any], go_on: bool) -> None:
+    """The promise follows from the files; it must not drop a model whose estimates a server takes over."""
+    _, before = load_pair(files)
+    revise(files, 2, 10, changes.get("scheme", "dpcrowd-w"))
+    path = load_pair(files)[0].network
+    text = path.read_text(encoding="utf-8")
+    text = text.replace('["north"]', str(changes.get("regions", ["north"])).replace("'", '"'))
+    path.write_text(text.replace("[scheme]", "[scheme]\nlearn = true" if "learn" in changes else "[scheme]"))
+    _, following = load_pair(files)
+    servers = [
+        Server(one.scheme(), one.setting("a"), SecureNoise(), number=0, share=0.3, max_degree=1)
+        for one in (before, following)
+    ]
+    servers[0].observe(9, None)
+    servers[0].hear()
+    level = servers[0]._state.posterior[0]
+    places = [before.regions.index(name) if name in before.regions else None for name in following.regions]
+    kept = False
+    with suppress(BadInput):
+        again = Server(before.scheme(), before.setting("a"), SecureNoise(), number=0, share=0.3, max_degree=1)
+        servers[1].take_over(servers[0].save(), again, places)
+        kept = bool(np.isin(level, servers[1]._state.posterior).any())
+    assert kept == go_on
+    assert [one.goes_on for one in earlier_models((), [before, following])] == [go_on]
+
+
+def test_a_corrected_model_is_named_where_estimates_go_on_from_the_wrong_one(files: Path) -> None:
+    """The number of the revision stays, and the wrong model was in use: releases were made with it."""
+    start(files)
+    counts = np.random.default_rng(1).poisson(90, (60, 1))
+    write_model(fit(counts_from_array(counts, regions=["north"]), source="the right one"), files.parent / "model.toml")
+    text = start(files)
+    assert "the right one" in text
+    assert f'made with an earlier model, of which the operators asserted the same: "{SOURCE}"' in text
