@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from dpcrowd.__about__ import __version__
+from dpcrowd.cli.console import plain
 from dpcrowd.errors import BadInput, DpcrowdError, unknown_name
 
 __all__ = ["cli", "main"]
@@ -197,7 +198,7 @@ def _allowed_range(match: re.Match[str]) -> str:
 
 
 def _refuse(message: str) -> int:
-    click.echo(f"dpcrowd: error: {' '.join(message.split())}", err=True)
+    click.echo(f"dpcrowd: error: {plain(' '.join(message.split()))}", err=True)
     return 2
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from dpcrowd.cli import node_options as options
+from dpcrowd.cli.console import plain
 from dpcrowd.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _send_command(file: Path, name: str, token: str | None, timeout: float, as_j
     from dpcrowd.cli.asking import ask
 
     answer = ask(_config(file), f"/v1/admin/{name}", token=token, timeout=timeout, method="POST", body=body)
-    click.echo(json.dumps(answer) if as_json else answer["text"])
+    click.echo(json.dumps(answer) if as_json else plain(answer["text"]))
 
 
 @node.command()

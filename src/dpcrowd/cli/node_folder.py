@@ -21,12 +21,19 @@ __all__ = ["Decision", "backup_folder", "budget_of_folder", "forget_checkins", "
 
 def budget_of_folder(file: Path) -> dict[str, Any]:
     """Return the answer of /v1/budget, from the ledger of a node that does not run."""
+    from dpcrowd.node.live.revisions import Revisions, current_revision
     from dpcrowd.node.live.status import budget
     from dpcrowd.node.machine.trust import Trust
 
     node, network = load_pair(file)
+    now = time.time_ns()
     with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
-        view = budget(network, storage, Trust(storage.ledger.counter()), time.time_ns())
+        try:
+            revisions = current_revision(node, network, now, storage.memory.heard_until())
+        except BadInput:  # no start would take it, and `doctor` says why
+            revisions = Revisions(network)
+        trust = Trust(storage.ledger.counter())
+        view = budget(revisions.current, storage, trust, now, earlier=revisions.earlier)
     answer: dict[str, Any] = msgspec.to_builtins(view)
     return {**answer, "text": "the node does not answer; this is read from its data folder."}
 
@@ -141,9 +148,8 @@ def withdrawal(file: Path, network: str) -> Decision:
     text = (
         f"Network '{network}' promised its users ε={format_epsilon(nano)}. Withdrawn, this no longer limits what is "
         f"spent on the ledger, which then keeps {remaining}: who was counted in '{network}' may pay more than was "
-        "promised "
-        f"there. What was paid, ε={format_epsilon(total)} since the ledger began, stays paid. A server of '{network}' "
-        "that is started again declares its promise again."
+        f"promised there. What was paid, ε={format_epsilon(total)} since the ledger began, stays paid. A server of "
+        f"'{network}' that is started again declares its promise again."
     )
     facts = {"network": network, "ledger": str(ledger), "epsilon": from_nano(nano), "left": others}
     return Decision(storage, text, facts, lambda text: storage.ledger.withdraw(network, time.time_ns(), text))

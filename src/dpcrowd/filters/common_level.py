@@ -35,7 +35,7 @@ from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.course import Course
 from dpcrowd.filters.groups import over_members
 
-__all__ = ["RETURN", "CommonLevel", "predict_level", "start_var"]
+__all__ = ["RETURN", "CommonLevel", "not_followed", "predict_level", "start_var"]
 
 RETURN = 0.998
 """rho: which part of g is left after a slot. Close to 1, since a crowd that has left its past may never come back."""
@@ -128,9 +128,16 @@ def _growth(level: Floats) -> Floats:
 
 def _sensitivity(course: Course, slot: int, transition: Floats, var: Floats) -> Floats:
     """Return V (N, d), where the model's filter has this variance."""
-    settled = course.settled_var(slot, transition)
+    return np.asarray(_expected(course, slot) * not_followed(var, course.settled_var(slot, transition)))
+
+
+def not_followed(var: Floats, settled: Floats) -> Floats:
+    """Return which part (N, d) of a level that has moved the model's filter has not followed, by its variance.
+
+    settled  (d,) variance of deviations of which nothing is known
+    """
     part = np.divide(var, settled, out=np.ones_like(var), where=settled > 0.0)
-    return np.asarray(_expected(course, slot) * np.minimum(part, 1.0))
+    return np.asarray(np.minimum(part, 1.0))
 
 
 def _expected(course: Course, slot: int) -> Floats:

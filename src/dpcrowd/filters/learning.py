@@ -62,6 +62,7 @@ from dpcrowd.filters.course import Course
 from dpcrowd.filters.groups import GroupedSums, divide_sums, group_sizes, over_members
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.filters.moving_level import LASTING_PART, predict_moving, start_moving
+from dpcrowd.filters.student import log_density
 from dpcrowd.filters.tails import MostlySmall
 
 __all__ = [
@@ -84,8 +85,6 @@ _FORGETTING = 0.01
 """The chance that in a slot with records another belief becomes right."""
 _MOST_EVIDENCE = 5.0
 """By how much one slot can speak for a belief, as a logarithm: noise has long tails, and one record must not decide."""
-_FREEDOM = 6.0
-"""Degrees of freedom of the t distribution whose kurtosis is that of Laplace noise."""
 _SLOW, _FOR_GOOD = 0.99, 0.9995
 """What is left of deviations that stay, and of those that stay for good, after a slot."""
 _FAR = 2.0
@@ -389,7 +388,7 @@ def _fuse_groups(prior: Priors, sums: GroupedSums, bounded: bool) -> tuple[Prior
 def _evidence(spread: Floats, surprise: Floats, info_mat: Floats) -> tuple[Floats, Bools]:
     """Return the logarithms of the densities of what was measured, (beliefs, N, d), and of which regions it was."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        evidence = -0.5 * (np.log(spread) + (_FREEDOM + 1.0) * np.log1p(surprise / (_FREEDOM - 2.0)))
+        evidence = log_density(spread, surprise)
     informed: Bools = (info_mat > 0.0) & np.isfinite(evidence).all(axis=0)
     return np.where(informed, evidence, 0.0), informed
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpcrowd.arrays import Floats
+from dpcrowd.filters.common_level import not_followed
 from dpcrowd.filters.course import Course
 
 __all__ = ["LASTING_PART", "predict_moving", "start_moving"]
@@ -55,16 +56,11 @@ def predict_moving(
     """
     steps = max(slot - before, 1)
     settled_before, settled = (course.settled_var(one, transition) for one in (before, slot))
-    part_before = np.maximum(_not_followed(model_filter[1], settled_before), _LEAST_PART)
+    part_before = np.maximum(not_followed(model_filter[1], settled_before), _LEAST_PART)
     left = LASTING_PART**steps * course.ratio(before, slot)
     level = left * (belief[0] - model_filter[0]) / part_before
     variance = np.maximum(belief[1] - model_filter[1], 0.0) / np.square(part_before)
+    # Where variances differ by season, the doubt about the level of a crowded day must not stay through a quiet night.
     variance = np.square(left) * np.minimum(variance, settled_before) + (1.0 - LASTING_PART ** (2 * steps)) * settled
-    part = _not_followed(prior[1], settled)
+    part = not_followed(prior[1], settled)
     return prior[0] + part * level, prior[1] + np.square(part) * variance
-
-
-def _not_followed(var: Floats, settled: Floats) -> Floats:
-    """Return V (N, d), where the model's filter has this variance."""
-    part = np.divide(var, settled, out=np.ones_like(var), where=settled > 0.0)
-    return np.asarray(np.minimum(part, 1.0))

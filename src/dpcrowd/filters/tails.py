@@ -28,6 +28,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.student import log_density
 
 __all__ = ["HEAVY", "NORMAL", "MostlySmall", "Tails"]
 
@@ -35,7 +36,6 @@ HEAVY = 0.5
 """Deviations are mostly small where usual ones have less than this part of the variance."""
 NORMAL = 1.0, 0.05
 """The parts of usual deviations and of unusual slots where all deviations are usual."""
-_FREEDOM = 6.0  # as in `learning`
 _MOST_TRUSTED = 0.9
 _LEAST_NUMBER = 1e-6
 """The least part of usual deviations, and of unusual slots."""
@@ -140,5 +140,4 @@ class MostlySmall:
 
 def _density(value: Floats, variance: Floats) -> Floats:
     """Return the logarithm of the density of deviations with a variance, up to a constant."""
-    surprise = np.square(value) / variance / (_FREEDOM - 2.0)
-    return np.asarray(-0.5 * (np.log(variance) + (_FREEDOM + 1.0) * np.log1p(surprise)))
+    return log_density(variance, np.square(value) / variance)

@@ -213,8 +213,8 @@ def _tails(row: dict[str, Any], name: str, file: str) -> tuple[float, float] | N
 def _both_parts(usual: Any, unusual: Any, what: str, file: str) -> tuple[float, float]:
     if not (_is_number(usual) and _is_number(unusual) and 1e-6 <= usual <= 1.0 and 1e-6 <= unusual < 1.0):
         raise BadInput(
-            f"{what} in {file} are {usual!r} and {unusual!r}; allowed: both, the first from "
-            "1e-6 to 1, the second from 1e-6 to below 1."
+            f"{what} in {file} are {usual!r} and {unusual!r}; allowed: both, the first from 1e-6 to 1, the "
+            "second from 1e-6 to below 1."
         )
     return float(usual), float(unusual)
 

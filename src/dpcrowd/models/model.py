@@ -18,7 +18,8 @@ from dpcrowd.errors import BadInput, counted
 from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.filters.model import InCommon
 from dpcrowd.filters.tails import NORMAL, Tails
-from dpcrowd.models.season import SeasonKind, SlotTimes, duration_text, timing
+from dpcrowd.models.printable import check_printable
+from dpcrowd.models.season import LABEL_SLOTS, SeasonKind, SlotTimes, duration_text, timing
 
 __all__ = [
     "LEAST_VAR",
@@ -129,12 +130,25 @@ class Model:
     in_common: InCommon | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a model without a source: nobody would know whether it costs no privacy budget."""
+        """Refuse a model without a source, since nobody would know whether it costs no privacy budget, and texts that
+        would control a terminal.
+        """
         if not any(character.isalnum() for character in self.source):
             raise BadInput(
                 f"{self.file} has no source; a model has to say why it costs no privacy budget. Fit it with 'dpcrowd "
                 "fit --source TEXT' on published data, on people outside the promise, or on earlier releases."
             )
+        texts = {
+            "source": self.source,
+            "data": self.data,
+            "reason": self.reason,
+            "dpcrowd": self.version,
+            "digest": self.digest,
+        }
+        for key, text in texts.items():
+            check_printable(text, f"'{key}' of {self.file}")
+        for region in self.regions:
+            check_printable(region.name, f"the name of a region of {self.file}")
 
     @property
     def quoted_source(self) -> str:
@@ -173,9 +187,8 @@ class Model:
             )
         if isinstance(self.season, str) and self.season != "none" and times is None:
             raise BadInput(
-                f"{self.file} has the season '{self.season}', and the data have no times; label their slots with "
-                "dates or "
-                "times, or fit a model with --season none."
+                f"{self.file} has the season '{self.season}', and the data have no times; {LABEL_SLOTS}, or fit a "
+                "model with --season none."
             )
         if times is not None and self.begins is not None and self.slot is not None:
             first = self.first + (times.start - self.begins) // self.slot

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from dpcrowd.errors import BadInput, counted
 
 __all__ = [
+    "LABEL_SLOTS",
     "SEASONS",
     "SeasonKind",
     "SeasonTiming",
@@ -33,6 +34,8 @@ __all__ = [
 
 SeasonKind = str | int
 SEASONS = ("none", "day", "week", "hour-of-week", "year")
+LABEL_SLOTS = "label their slots with dates or times"
+"""What to do about data without times, for messages."""
 
 SECOND = 1_000_000
 HOUR, DAY, WEEK, YEAR = 3_600 * SECOND, 86_400 * SECOND, 604_800 * SECOND, 31_556_952 * SECOND
@@ -86,9 +89,8 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Seaso
         return SeasonTiming(1)
     if times is None:
         raise BadInput(
-            f"season '{season}' needs the time of each slot, which these data do not have; label the slots with "
-            "dates or "
-            "times, or give the season as a number of slots."
+            f"season '{season}' needs the time of each slot, which these data do not have; {LABEL_SLOTS}, or give the "
+            "season as a number of slots."
         )
     if times.length > _LONGEST_SLOT[season]:
         raise BadInput(

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
+from dpcrowd.node.config import FormerModel, NetworkConfig, NodeConfig, digest
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.signing import signer, verifier
 from dpcrowd.node.machine import Machine, NetworkView, Revision
@@ -25,7 +25,7 @@ from dpcrowd.privacy.network_guarantee import Slots
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server, saved_slot
 
-__all__ = ["configured_slots", "load_account", "make_machine", "make_view", "revision_of", "view_of"]
+__all__ = ["configured_slots", "load_account", "make_machine", "make_view", "revision_of", "stored_models", "view_of"]
 
 
 def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
@@ -190,6 +190,11 @@ def _stored_records(storage: Storage, last: int) -> list[StoredRecord]:
         for row in storage.records.all()
         if row.slot <= last
     ]
+
+
+def stored_models(storage: Storage) -> tuple[FormerModel, ...]:
+    """Return the models of earlier revisions, as far as the ledger's database knows them."""
+    return tuple(FormerModel(*row) for row in storage.earlier_models.all())
 
 
 def load_account(storage: Storage, network: NetworkConfig, slot: int) -> Account:

@@ -5,9 +5,10 @@
 
 The arithmetic is the batch's own with N = 1: a simulated and a live server that get the same counts, noise and messages
 release the same bits. There is no clock and no I/O in here. Slots may be skipped, never repeated; skipped ones pass as
-slots without a sample do. `save` returns the complete state, also between the two calls, and `restore` takes it back
-exactly, so a server that was killed between them continues with the noisy values it has already paid for and never
-draws twice for one slot. `take_over` does the same under another setting: other regions, another share.
+slots without a sample do, one by one, because what is remembered beside the filter moves with every slot. `save`
+returns the complete state, also between the two calls, and `restore` takes it back exactly, so a server that was killed
+between them continues with the noisy values it has already paid for and never draws twice for one slot. `take_over`
+does the same under another setting: other regions, another share.
 
 A live server spends from an account that outlives it (`privacy.account_ledger`): it gets a fresh one before every slot,
 and its state contains none of it. So it can continue in a new horizon (`begin_horizon`), and return to earlier slots
@@ -67,6 +68,7 @@ __all__ = ["Joined", "Server", "ServerHistory", "saved_slot"]
 
 
 _CONFIRMED = 2  # neighbours that send the same state confirm each other
+_MOST_PASSED = 10_000  # skipped slots that pass one by one; after a longer absence nothing is known anyway
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,8 @@ class Server:
     def observe(self, slot: int, counts: object | None, room: int | None = None) -> Messages | None:
         """Take this slot's counts (d whole numbers); return the message for the others, or None if none is sent.
 
-        Without counts (None: the server was down, or may not pay) nothing is sampled in this slot.
+        Without counts (None: the server was down, or may not pay) nothing is sampled in this slot. Slots since the last
+        one that was observed pass without counts and messages.
 
         room  deprecated: what the slot may cost at most, in nano-epsilon; an account knows that
         """
@@ -298,17 +301,33 @@ class Server:
             raise BadInput(f"slot {slot} was given after slot {self._slot}: no slot may be observed twice.")
         nothing = np.zeros(self.setting.regions, dtype=np.int64)
         checked = check_counts(nothing if counts is None else counts, self.setting.regions)
+        if counts is None and not (self.scheme.live or self.scheme.may_skip):
+            raise BadInput(f"scheme '{self.scheme.name}' reads the counts of every slot and cannot go without.")
+        self._pass_skipped(slot, np.zeros_like(checked))
+        self._open(slot, checked, may_sample=counts is not None)
+        return self.pending_message()
+
+    def _pass_skipped(self, slot: int, nothing: NDArray[np.int64]) -> None:
+        """Let slots before this one pass that were left out, at most `_MOST_PASSED`; those before them pass at once.
+
+        Schemes that keep records pass them by themselves; a scheme that reads every slot knows how many there were.
+        """
+        if self._slot < 0 or self.keeps_records or not self.scheme.live:
+            return
+        for skipped in range(max(self._slot + 1, slot - _MOST_PASSED), slot):
+            self._open(skipped, nothing, may_sample=False)
+            self.hear()
+
+    def _open(self, slot: int, counts: NDArray[np.int64], *, may_sample: bool) -> None:
+        """Open a slot after the last one that was observed, and sample it if it is due and may be sampled."""
         if (filters := self._filters()) is not None:
             filters.skipped = slot - self._slot - 1 if self._slot >= 0 else 0
         plan = self.scheme.plan(self._state, slot, self._shares)
-        if counts is None:
-            if not (self.scheme.live or self.scheme.may_skip):
-                raise BadInput(f"scheme '{self.scheme.name}' reads the counts of every slot and cannot go without.")
+        if not may_sample:
             plan = replace(plan, due=np.zeros_like(plan.due), pivot=None, parts=None)
         self._slot = slot
         self._first = slot if self._first is None else self._first
-        self._pending = plan, self.scheme.perturb(self._state, plan, checked, self._noise)
-        return self.pending_message()
+        self._pending = plan, self.scheme.perturb(self._state, plan, counts, self._noise)
 
     def _filters(self) -> FilterState | None:
         """Return the state of the scheme's filter, also where flooding is around it; None: the scheme has none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
@@ -20,6 +19,7 @@ from dpcrowd.filters.tails import HEAVY
 from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.file import write_model
 from dpcrowd.models.model import LONGEST_SOURCE, Model, RegionModel
+from dpcrowd.models.printable import check_printable
 from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, check_seen_twice, duration_text
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.counts import counts_from_array
@@ -34,7 +34,6 @@ from dpcrowd.sim.fit_notes import count_notes, with_remarks
 __all__ = ["checked_season", "checked_source", "fit", "make_model"]
 
 _BY_TIME = tuple(name for name in SEASONS if name != "none")
-_CONTROLS = ("Cc", "Cs", "Zl", "Zp")
 
 
 def fit(
@@ -160,12 +159,7 @@ def checked_source(source: str) -> str:
             raise BadInput(
                 f"the source has {len(text):,} characters; allowed: {LONGEST_SOURCE}, since every promise repeats it."
             )
-        for place, character in enumerate(text):
-            if unicodedata.category(character) in _CONTROLS:  # servers print it in logs, and on terminals
-                raise BadInput(
-                    f"the source has {character!a}, a line break or another control character, as character "
-                    f"{place + 1}; write it as one line of plain text."
-                )
+        check_printable(text, "the source")
         return text
     problem = "without a letter or digit" if isinstance(value, str) else f"{value!r}, which is not a text"
     raise BadInput(

@@ -105,9 +105,8 @@ def model_note(model: Model) -> str:
     slot = "" if model.slot is None else f" of {duration_text(model.slot)}"
     return (
         f"all filters know {model.file} ({season}, fitted on {model.slots} slots{slot} of '{model.data}'). A model "
-        "is public: "
-        "it costs no epsilon only if it was fitted on published data, on people whom the promise does not cover, or on "
-        f'earlier releases. Its source, as asserted by whoever fitted it: "{model.quoted_source}".'
+        "is public: it costs no epsilon only if it was fitted on published data, on people whom the promise does not "
+        f'cover, or on earlier releases. Its source, as asserted by whoever fitted it: "{model.quoted_source}".'
     )
 
 
@@ -148,6 +147,5 @@ def in_sample_note(model: Model, slots: int | None) -> str | None:
         return None
     return (
         f"in-sample: {model.file} was fitted on {slots} of the slots that are scored here, so errors and coverage "
-        "look better "
-        "than they would on slots that it has not seen."
+        "look better than they would on slots that it has not seen."
     )

@@ -243,3 +243,13 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_simulation(
     monkeypatch.setattr(simulate_module, "simulate", late)
     for option in (["--out", "folder.csv"], ["--plot", "folder.png"]):
         assert "cannot write" in _refusal(capsys, tiny_words("dpcrowd", *option))
+
+
+def test_a_message_does_not_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a file of somebody else says is quoted in messages: an escape sequence in it would erase them."""
+    (tmp_path / "model.toml").write_text('"\\u001b[2K\\u202e" = 1\n', encoding="utf-8")
+    words = ["simulate", "--scheme", "past", "--data", "linear", "--model", str(tmp_path / "model.toml")]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert error.rstrip("\n").isprintable()
+    assert r"\x1b[2K\u202e" in error

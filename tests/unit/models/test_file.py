@@ -143,6 +143,40 @@ def test_files_of_earlier_versions_have_no_mean_counts() -> None:
         parse_model(wrong, "m.toml")
 
 
+@pytest.mark.parametrize(
+    "control", ["\\n", "\\u001b[2K", "\\u007f", "\\u0085", "\\u202e", "\\u2066", "\\u2028", "\\u2029"]
+)
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('source = "a test"', "'source' of m.toml"),
+        ('data = "', "'data' of m.toml"),
+        ('reason = "', "'reason' of m.toml"),
+        ('dpcrowd = "', "'dpcrowd' of m.toml"),
+        ('digest = "', "'digest' of m.toml"),
+        ('name = "hall"', "the name of a region of m.toml"),
+    ],
+)
+def test_texts_that_would_control_a_terminal_are_refused(text: str, what: str, control: str) -> None:
+    """Every promise quotes the source: a file that `fit` did not write erased the promise before it, or reversed it."""
+    whole = model_text(fitted())
+    key, quote, rest = text.partition('"')
+    changed = whole.replace(text, f"{key}{quote}x{control}{rest}", 1)
+    assert changed != whole
+    with pytest.raises(
+        BadInput, match=rf"^{what} has '\\.*', a line break or another control character, as character 2"
+    ):
+        parse_model(changed, "m.toml")
+
+
+def test_texts_of_all_languages_are_kept() -> None:
+    """Only what cannot be seen is refused."""
+    source = "Statistik Köln, 2026 – «offen» 東京\u00a0😀"
+    assert parse_model(model_text(replace(fitted(), source=source)), "m.toml").source == source
+    with pytest.raises(BadInput, match="'source' of the model has"):
+        replace(fitted(), source="ours\u202e")
+
+
 def test_regions_are_found_by_name() -> None:
     """The file of another town, or a sorted list, must not hand one region the level of another."""
     model = fitted()

@@ -1,4 +1,4 @@
-"""A server without a model that leaves slots out: they pass as slots without a sample do."""
+"""A server that leaves slots out: they pass as slots without a sample do."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from dpcrowd.filters.learning import beliefs_of, reset_bank
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
-from schemes_support import COUNTS, bits, make_setting, watched_noise
+from schemes_support import COUNTS, bits, course_model, make_setting, watched_noise
 
+COURSE = course_model(len(COUNTS))
+STAYING = {"observation": "binomial", "turnover": 0.02}
 cases = pytest.mark.parametrize(
     ("name", "guarantee", "more"),
     [
@@ -24,8 +26,16 @@ cases = pytest.mark.parametrize(
         ("dpcrowd-w", Guarantee.window(8, 3.0), {"form": "matrix"}),
         ("dpcrowd-w", Guarantee.window(8, 3.0), {"observation": "binomial"}),
         ("dpcrowd-plus", Guarantee.window(8, 3.0), {"learn": True}),
+        ("dpcrowd-w", Guarantee.window(8, 3.0), {"model": COURSE, "observation": "binomial"}),
+        ("dpcrowd-w", Guarantee.window(8, 3.0), {"learn": True, **STAYING}),
+        ("dpcrowd-w", Guarantee.window(8, 3.0), {"model": COURSE, **STAYING}),
+        ("dpcrowd-w", Guarantee.window(8, 3.0), {"model": COURSE, "learn": True, **STAYING}),
+        ("dpcrowd-plus", Guarantee.window(8, 3.0), {"model": COURSE, "learn": True, **STAYING}),
     ],
-    ids=["plain", "learn", "matrix", "binomial", "plus"],
+    ids=[
+        *("plain", "learn", "matrix", "binomial", "plus", "course", "staying", "course-staying"),
+        *("course-learn-staying", "plus-course-learn-staying"),
+    ],
 )
 
 
@@ -46,7 +56,10 @@ def sampled(name: str, guarantee: Guarantee, more: dict[str, Any]) -> Server:
 
 @cases
 def test_skipped_slots_are_predicted_one_by_one(name: str, guarantee: Guarantee, more: dict[str, Any]) -> None:
-    """They counted as one: after 50 slots without a record a server was as certain as after the first."""
+    """They counted as one: after 50 slots without a record a server was as certain as after the first.
+
+    What is remembered beside the filter did so for longer: of a crowd that moves on, of users who stay.
+    """
     one, other = (sampled(name, guarantee, more) for _ in range(2))
     for slot in range(1, 31):
         one.observe(slot, None)
@@ -55,6 +68,28 @@ def test_skipped_slots_are_predicted_one_by_one(name: str, guarantee: Guarantee,
     skipped = other.hear()
     assert skipped.estimate == pytest.approx(passed.estimate, rel=1e-12)
     assert skipped.variance == pytest.approx(passed.variance, rel=1e-9)
+
+
+@cases
+def test_of_very_many_skipped_slots_the_last_ones_pass_one_by_one(
+    name: str, guarantee: Guarantee, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that was years ahead would hold the server up; and between two samples nothing may be drawn."""
+    server, opened = sampled(name, guarantee, more), list[int]()
+    open_it = server._open
+
+    def watched(slot: int, *given: Any, **how: Any) -> None:
+        opened.append(slot)
+        open_it(slot, *given, **how)
+
+    monkeypatch.setattr("dpcrowd.schemes.server._MOST_PASSED", 5)
+    monkeypatch.setattr(server, "_open", watched)
+    server.observe(1_000, None)
+    assert opened == [995, 996, 997, 998, 999, 1_000]
+    assert np.isfinite(server.hear().variance).all()
+    server.observe(1_010, None)
+    assert not server.hear().sampled.any()
+    assert opened[-6:] == [1_005, 1_006, 1_007, 1_008, 1_009, 1_010]
 
 
 @cases

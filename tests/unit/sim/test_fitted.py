@@ -444,7 +444,7 @@ def test_a_source_is_a_text(series: Path, source: Any) -> None:
         dpcrowd.fit(series, source=source)
 
 
-@pytest.mark.parametrize("source", ["ours\nand: more", "red \x1b[31m", "a\tb", "a\u2028b"])
+@pytest.mark.parametrize("source", ["ours\nand: more", "red \x1b[31m", "a\tb", "a\u2028b", "a\u202eb"])
 def test_a_source_is_one_line(series: Path, source: str) -> None:
     """Every node prints it: a line break would forge a line of a log, and an escape sequence moves a cursor."""
     with pytest.raises(BadInput, match=r"the source has '\\.*', a line break or another control .*; write it as one"):

@@ -318,8 +318,7 @@ FIGURES: tuple[Figure, ...] = (
         error_panels(_INTERVAL, log_x=True, labels=tuple(entry.label for entry in (*fixed(1), *adaptive(), AT_ONCE))),
         "Fixed sampling divides ε by the number of its samples. Adaptive sampling, relay, Uniform, Sample and the "
         "central filter of the adaptive samples take no interval and are level lines; FAST-fixed and central-fixed "
-        "sample as "
-        f"DPCrowd-fixed does. {ABOUT_RELAY} {ABOUT_CENTRAL}",
+        f"sample as DPCrowd-fixed does. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         4,
@@ -342,8 +341,8 @@ FIGURES: tuple[Figure, ...] = (
         "A packet is one message with data over one link; the heartbeats of live servers are not counted. Latency: the "
         "last arrival in a slot, links of 50 to 150 ms; flooding takes the fastest paths. The central filter has "
         "one packet per sample and no network; Uniform and Sample send nothing; their frequency, and that of relay, is "
-        "how often they sample. Relay sends nothing back to where a "
-        f"record came from, and all records that cross a link in one round are one packet. {ABOUT_RELAY}",
+        "how often they sample. Relay sends nothing back to where a record came from, and all records that "
+        f"cross a link in one round are one packet. {ABOUT_RELAY}",
     ),
     Figure(
         6,

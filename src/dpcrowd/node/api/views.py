@@ -111,8 +111,7 @@ class BudgetView(Struct, frozen=True, kw_only=True):
         Literal["vouching", "operator", "budget"] | None,
         Meta(
             description="What it waits for if it may not sample: a neighbour that vouches, an operator who confirms a "
-            "loss, "
-            "or budget. Null also if it waits for storage, or for the first slot of the network; see the text."
+            "loss, or budget. Null also if it waits for storage, or for the first slot of the network; see the text."
         ),
     ] = None
     text: Annotated[str, Meta(description="Why the node may not sample, or an empty text.")] = ""
@@ -454,8 +453,7 @@ class Readiness(Struct, frozen=True, omit_defaults=True):
         list[str],
         Meta(
             description="What an operator should look at although the node works: certificates that expire within 30 "
-            "days, "
-            "and, with `ingest.needs_feed`, since which slot no feed has sent anything."
+            "days, and, with `ingest.needs_feed`, since which slot no feed has sent anything."
         ),
     ] = []
 

@@ -1,42 +1,90 @@
 """The promise of a network that has had other models before.
 
-What operators assert of a model concerns the releases that were made with it. A revision that replaces the model, or
-does without one, takes nothing back: as long as such releases are in the present window, or horizon, the promise about
-these slots rests on the earlier assertion, too, and names it.
+What operators assert of a model concerns everything that was made with it. A revision that replaces the model, or does
+without one, takes nothing back: estimates go on from those that were made with it, and where records say little they
+are what the model said, however long ago that was. So the promise names every earlier model since the last revision
+with which estimates began from nothing. Those before that are named as long as releases that were made with them are in
+the present window, or horizon.
+
+Which models these are follows from the revisions, and is stored beside the estimates: copies of revisions are deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from dpcrowd.models.file import model_digest
 from dpcrowd.node.config.network import NetworkConfig
 
-__all__ = ["promise_in"]
+__all__ = ["FormerModel", "earlier_models", "promise_in"]
 
 
-def promise_in(network: NetworkConfig, earlier: Iterable[NetworkConfig], slot: int) -> str:
+class FormerModel(NamedTuple):
+    """A model that a network had before.
+
+    source   why it costs no privacy budget, as the promise quotes it
+    until    the first slot after those with it
+    goes_on  whether estimates go on from those that were made with it
+    """
+
+    digest: str
+    source: str
+    until: int
+    goes_on: bool
+
+
+def earlier_models(
+    known: Iterable[FormerModel], revisions: Sequence[NetworkConfig], first: int = 0
+) -> tuple[FormerModel, ...]:
+    """Return the models that are known, with those of revisions that have followed one another, oldest first.
+
+    first  the first slot in which the last revision is in use, if that is after the one from which on it is valid
+    """
+    models = {one.digest: one for one in known}
+    for place, (one, following) in enumerate(pairwise(revisions), start=2):
+        until = max(following.valid_from_slot, first if place == len(revisions) else 0)
+        if one.fitted is not None:
+            name = model_digest(one.fitted)
+            if name not in models or models[name].until < until:
+                models[name] = FormerModel(name, one.fitted.quoted_source, until, goes_on=True)
+        if not _estimates_go_on(one, following):
+            models |= {name: model._replace(goes_on=False) for name, model in models.items() if model.until <= until}
+    return tuple(sorted(models.values(), key=lambda one: (one.until, one.digest)))
+
+
+def _estimates_go_on(before: NetworkConfig, following: NetworkConfig) -> bool:
+    """Whether estimates of some region go on from one revision to the next (`Server.take_over`), at all servers.
+
+    What else keeps a state from going on, such as another guarantee, no revision may change.
+    """
+    if before.method.name != following.method.name:
+        return False
+    if following.relay is not None and following.method.form == "matrix":
+        return before.regions == following.regions
+    return not set(before.regions).isdisjoint(following.regions)
+
+
+def promise_in(network: NetworkConfig, earlier: Iterable[FormerModel], slot: int) -> str:
     """Return what is promised in a slot, in words.
 
     network  the revision in use
-    earlier  revisions that were valid before it, as far as they are known; later ones are ignored
+    earlier  the models of the revisions before it, as far as they are known
     """
     text, guarantee = network.promise(), network.guarantee()
     is_window = guarantee.kind == "window"
     first = slot - guarantee.length + 1 if is_window else network.guarantee_section.horizon_from_slot
-    before = [one for one in earlier if one.revision < network.revision]
-    if not any(one.fitted is not None for one in before):
-        return text
-    named = {None if network.fitted is None else model_digest(network.fitted)}
-    chain = [*sorted(before, key=lambda one: one.revision), network]
-    for one, following in reversed(list(pairwise(chain))):
-        if one.fitted is None or following.valid_from_slot <= first or model_digest(one.fitted) in named:
+    present = None if network.fitted is None else model_digest(network.fitted)
+    named = set()
+    for one in sorted(earlier, key=lambda one: -one.until):
+        released = one.until > first
+        if one.digest == present or one.source in named or not (released or one.goes_on):
             continue
-        named.add(model_digest(one.fitted))
+        named.add(one.source)
+        span = f"The present {'window' if is_window else 'horizon'} has" if released else "Estimates go on from"
         text += (
-            f" The present {'window' if is_window else 'horizon'} has releases of slots before "
-            f"{following.valid_from_slot} that were made with an earlier model, of which the operators asserted the "
-            f'same: "{one.fitted.quoted_source}".'
+            f" {span} releases of slots before {one.until} that were made with an earlier model, of which the "
+            f'operators asserted the same: "{one.source}".'
         )
     return text

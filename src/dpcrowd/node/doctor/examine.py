@@ -9,7 +9,8 @@ from pathlib import Path
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.models.file import model_digest
-from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair, promise_in
+from dpcrowd.node.build import stored_models
+from dpcrowd.node.config import FormerModel, NetworkConfig, NodeConfig, digest, earlier_models, load_pair, promise_in
 from dpcrowd.node.doctor.clock_checks import check_clock, check_synchronised
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.doctor.host_checks import check_disk, check_ports, running_process
@@ -92,6 +93,15 @@ def _heard_until(node: NodeConfig, network: NetworkConfig) -> int | None:
         return None
 
 
+def _stored_models(node: NodeConfig, network: NetworkConfig) -> tuple[FormerModel, ...]:
+    """Return the models of earlier revisions that the ledger's database knows; none if it cannot be read."""
+    try:
+        with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
+            return stored_models(storage)
+    except (DpcrowdError, OSError):  # the check of the ledger says what is wrong with it
+        return ()
+
+
 def _check_configuration(node: NodeConfig, revisions: Revisions, at_ns: int) -> Iterator[Finding]:
     network, following = revisions.current, revisions.following
     text = f"'{node.server}' of '{network.id}', revision {network.revision}, digest {digest(network).hex()}."
@@ -105,7 +115,8 @@ def _check_configuration(node: NodeConfig, revisions: Revisions, at_ns: int) -> 
         text = f"network.toml is already at revision {following.revision}, digest {digest(following).hex()}"
         yield note("configuration", f"{text}, which is valid from slot {following.valid_from_slot} on.")
     slot = max(network.clock().slot_of(at_ns), 0)
-    yield passed("configuration", f"promised: {promise_in(network, revisions.earlier, slot)}")
+    models = earlier_models(_stored_models(node, network), [*revisions.earlier, network])
+    yield passed("configuration", f"promised: {promise_in(network, models, slot)}")
     for warning in (*network.warnings(), *node.warnings()):
         yield note("configuration", warning)
 

@@ -16,11 +16,11 @@ servers began its horizons by itself, a user could be in three of them while eit
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dpcrowd.errors import counted
-from dpcrowd.node.build import load_account
-from dpcrowd.node.config import NetworkConfig
+from dpcrowd.node.build import load_account, stored_models
+from dpcrowd.node.config import NetworkConfig, earlier_models
 from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
@@ -38,6 +38,7 @@ __all__ = [
     "horizon_text",
     "look_back",
     "paid_before",
+    "remember_models",
     "store_return",
     "take_over",
 ]
@@ -51,12 +52,30 @@ def declare(network: NetworkConfig, storage: Storage, now_ns: int) -> None:
         log.warning("a new horizon begins: %s", text, extra={"event": "new-horizon"})
 
 
+def remember_models(storage: Storage, revisions: Sequence[NetworkConfig], first: int = 0) -> None:
+    """Store the models that the last of these revisions no longer has: the promise goes on to name them.
+
+    revisions  those that have followed one another, oldest first
+    first      as of `earlier_models`
+    """
+    known = stored_models(storage)
+    models = earlier_models(known, revisions, first)
+    if fresh := set(models) - set(known):
+        storage.earlier_models.put(fresh)
+
+
 def take_over(
-    asked: do.TakeOver, at_ns: int, network: NetworkConfig, storage: Storage, make: Callable[[NetworkConfig], Revision]
+    asked: do.TakeOver,
+    at_ns: int,
+    before: NetworkConfig,
+    network: NetworkConfig,
+    storage: Storage,
+    make: Callable[[NetworkConfig], Revision],
 ) -> on.RevisionTaken:
     """Declare the next revision; its key is read now, and may have been renewed since it was expected."""
     revision = make(network)
     declare(network, storage, at_ns)
+    remember_models(storage, (before, network), asked.slot)
     return on.RevisionTaken(at_ns, asked.slot, revision, load_account(storage, network, asked.until))
 
 

@@ -88,6 +88,11 @@ class LiveNode(Renewing):
         now = self.started_ns = self._wall.now()
         self.meter = SlotMeter(self._wall.now)
         decisions.declare(network, storage, now)
+        chain = [*earlier, network]
+        if before is not None and before.revision > max([one.revision for one in earlier], default=0):
+            chain.insert(-1, before)
+        corrected = before is not None and before.revision == network.revision  # its model, between two slots
+        decisions.remember_models(storage, chain, network.clock().slot_of(now) if corrected else 0)
         self.certificates = Certificates(node)
         revision, old = self._make_revision(network), None
         if before is not None:
@@ -319,7 +324,9 @@ class LiveNode(Renewing):
         match asked:
             case do.TakeOver(revision):
                 network = self.networks[revision]
-                stimulus = await call(decisions.take_over, asked, at_ns, network, storage, self._make_revision)
+                stimulus = await call(
+                    decisions.take_over, asked, at_ns, self.revision, network, storage, self._make_revision
+                )
                 await asyncio.to_thread(take_next, self.config, network)
                 log_changes(self.revision, network)
                 return stimulus

@@ -10,9 +10,10 @@ ledger do not depend on it, and without the exception a server that once started
 start with the right one.
 
 Where servers pass records on, a record of an earlier slot is checked by the revision that was valid then, also after a
-restart. So earlier revisions are kept for as long as records of theirs can count, and those with a model for as long as
-releases of theirs are in the present window (`config.promise`). The name of such a copy says up to
-which slot it was valid, and its digest, so that a copy that was damaged or changed is not used.
+restart. So earlier revisions are kept for as long as records of theirs can count. The name of such a copy says up to
+which slot it was valid, and its digest, so that a copy that was damaged or changed is not used. What the promise has to
+name of the models of earlier revisions is in the ledger's database (`decisions.remember_models`): it is stored when a
+revision takes over, before its copies are deleted.
 """
 
 from __future__ import annotations
@@ -140,10 +141,7 @@ def _earlier_files(node: NodeConfig) -> list[tuple[Path, int, str]]:
 
 
 def _keep_earlier(node: NodeConfig, name: str, following: NetworkConfig) -> None:
-    """Keep the copy of a revision of this network that another one has followed, if it may still be asked for.
-
-    Records of earlier slots are checked by it, and the promise names its model.
-    """
+    """Keep the copy of a revision of this network that another one has followed: records of its slots may come."""
     path = node.data / name
     if not path.exists():
         return
@@ -151,7 +149,7 @@ def _keep_earlier(node: NodeConfig, name: str, following: NetworkConfig) -> None
         text = path.read_text(encoding="utf-8")
         network = parse_network(text)
         check_next(network, following)
-        if network.id == following.id and (following.relay is not None or network.fitted is not None):
+        if network.id == following.id and following.relay is not None:
             copy = _EARLIER.format(until=following.valid_from_slot, digest=digest(network).hex())
             _write(node.data / copy, text)
     except (ValueError, BadInput):  # it is of another network, or the start has refused it already
@@ -161,15 +159,11 @@ def _keep_earlier(node: NodeConfig, name: str, following: NetworkConfig) -> None
 
 
 def _forget_earlier(node: NodeConfig, current: NetworkConfig) -> None:
-    """Delete copies of revisions whose records were final when the current one took over.
-
-    Those with a model are kept for another window, or horizon, of releases.
-    """
-    earlier = dict(_read_earlier(node))
-    lags = [one.relay.lag for one in (current, *earlier.values()) if one.relay is not None]
+    """Delete copies of revisions whose records were final when the current one took over."""
+    revisions = (current, *(one for _, one in _read_earlier(node)))
+    lag = max((one.relay.lag for one in revisions if one.relay is not None), default=0)
     for path, until, _ in _earlier_files(node):
-        length = current.guarantee().length if until in earlier and earlier[until].fitted is not None else 0
-        if until <= current.valid_from_slot - max([*lags, length]):
+        if until <= current.valid_from_slot - lag:
             path.unlink(missing_ok=True)
 
 

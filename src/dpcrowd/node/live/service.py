@@ -18,7 +18,7 @@ from dpcrowd.node.api.service import Process
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus, QualityView
 from dpcrowd.node.build import load_account
 from dpcrowd.node.collect import IntakeRefused
-from dpcrowd.node.config import NetworkConfig, NodeConfig, promise_in
+from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RowRefusal
 from dpcrowd.node.live import status
 from dpcrowd.node.live.account_loader import AccountLoader
@@ -188,10 +188,7 @@ class NodeService:
         now = self._wall.now()
         machine = self.executor.machine
         early = status.opening(self.clock, machine.server.slot, now) or self._clock_wait(now)
-        view = await asyncio.to_thread(status.budget, self.revision, self._storage, machine.trust, now, early)
-        known = (self._earlier | self.networks).values()
-        promise = promise_in(self.revision, known, max(self.clock.slot_of(now), 0))
-        return msgspec.structs.replace(view, guarantee=promise)
+        return await asyncio.to_thread(status.budget, self.revision, self._storage, machine.trust, now, early)
 
     async def network(self, *, operator: bool = False) -> NetworkStatus:
         now = self._wall.now()

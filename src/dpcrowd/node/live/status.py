@@ -14,8 +14,8 @@ from dpcrowd.node.api.views import (
     ServerStatus,
     SlotRefusals,
 )
-from dpcrowd.node.build import load_account
-from dpcrowd.node.config import NetworkConfig, digest
+from dpcrowd.node.build import load_account, stored_models
+from dpcrowd.node.config import NetworkConfig, digest, earlier_models, promise_in
 from dpcrowd.node.machine.instructions import SendKind
 from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.trust import Trust, distrust, needs_operator
@@ -30,11 +30,20 @@ __all__ = ["budget", "distrust", "needs_operator", "network_status", "opening"]
 Waits = Literal["vouching", "operator", "budget"] | None
 
 
-def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
+def budget(
+    network: NetworkConfig,
+    storage: Storage,
+    trust: Trust,
+    now_ns: int,
+    early: str = "",
+    earlier: Sequence[NetworkConfig] = (),
+) -> BudgetView:
     """Return what was spent and what remains, from the account.
 
-    early  that the network has not begun, see `opening`, or that slots are waited for, see `clock_return`
+    early    that the network has not begun, see `opening`, or that slots are waited for, see `clock_return`
+    earlier  revisions before this one whose models are not stored yet, oldest first
     """
+    models = earlier_models(stored_models(storage), [*earlier, network])
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
     account = load_account(storage, network, slot)
@@ -52,7 +61,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     back, returns = allowance.binding.returns
     until = allowance.own.blocked_until
     return BudgetView(
-        guarantee=network.promise(),
+        guarantee=promise_in(network, models, slot),
         kind=guarantee.kind,
         length=guarantee.length,
         epsilon=from_nano(guarantee.total),

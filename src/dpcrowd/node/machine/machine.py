@@ -80,7 +80,6 @@ _ABSURD = (
     "and stays paid for. Check what feeds this server, and `population` in network.toml."
 )
 _BUSY = "passed without being sealed in time"
-_MOST_MISSED = 100_000  # slots that are caught up one by one; after a longer absence nothing is known anyway
 
 
 class Machine:
@@ -410,7 +409,7 @@ class Machine:
         if self._exchange is not None:  # its deadline has passed, and the timer is late
             # Its check-ins are forgotten with those of this slot, whose message must not wait for that.
             instructions += [one for one in self._fuse(late=True) if not isinstance(one, do.ForgetCheckIns)]
-        instructions += self._catch_up(slot)
+        instructions += self._report_missed(slot)
         self._absence = _BUSY
         if self.records is not None:
             instructions += self._join.before_seal(self.server, self.view, slot, self.records)
@@ -468,15 +467,11 @@ class Machine:
             return "ledger", distrust(self.trust)
         return (None, "") if self.can_store else ("storage", "")
 
-    def _catch_up(self, slot: int) -> list[Instruction]:
-        """Let slots that were missed pass without a sample: the estimate is predicted, and its interval widens."""
+    def _report_missed(self, slot: int) -> list[Instruction]:
+        """Report slots that were missed since the last one: the server lets them pass without a sample."""
         last = self.server.slot
         if last < 0 or slot == last + 1:
             return []
-        if self.records is None:  # a server that keeps records passes such slots by itself
-            for absent in range(max(last + 1, slot - _MOST_MISSED), slot):
-                self.server.observe(absent, None)
-                self.server.hear()
         missed, they = f"slots {last + 1} to {slot - 1}", "they are"
         if slot == last + 2:
             missed, they = f"slot {last + 1}", "it is"

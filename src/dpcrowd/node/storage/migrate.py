@@ -174,6 +174,16 @@ LEDGER_STEPS: tuple[Step, ...] = (
         "ALTER TABLE smoothed ADD COLUMN measurement BLOB",
         "ALTER TABLE smoothed ADD COLUMN measurement_var BLOB",
     ),
+    (
+        # Models of earlier revisions, for the promise: what was made with them is in the estimates (`config.promise`).
+        """CREATE TABLE earlier_model (
+            network TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            source TEXT NOT NULL,
+            until_slot INTEGER NOT NULL,
+            goes_on INTEGER NOT NULL CHECK (goes_on IN (0, 1)),
+            PRIMARY KEY (network, digest)) WITHOUT ROWID""",
+    ),
 )
 
 

@@ -1,4 +1,5 @@
-"""Smaller records that outlive a restart: refusals by reason, what neighbours last reported, what the operator did.
+"""Smaller records that outlive a restart: refusals by reason, what neighbours last reported, what the operator did, and
+which models there were.
 
 Refused messages of neighbours are counted exactly. Of refused check-ins only whether it happened in a slot is stored:
 an exact number would be a raw count of people. The table itself rejects any other number for them.
@@ -15,9 +16,11 @@ from dpcrowd.node.storage.database import Database
 
 __all__ = [
     "LARGEST_COUNTER",
+    "EarlierModels",
     "Event",
     "Events",
     "Memory",
+    "ModelRow",
     "Refusal",
     "Refusals",
     "Remembered",
@@ -29,6 +32,8 @@ __all__ = [
 
 Remembered = tuple[int, int, bytes, int]
 """(slot in which a neighbour first reported a counter, the counter, its proof, slot since which it is remembered)"""
+ModelRow = tuple[str, str, int, bool]
+"""(digest of an earlier model, its source, the first slot after those with it, whether estimates go on from it)"""
 LARGEST_COUNTER = 1 << 62
 """A counter that no ledger reaches; a neighbour that reports a larger one must not break a commit."""
 
@@ -117,6 +122,33 @@ class Memory:
         """Return the last slot up to which the own ledger was known to be complete; None in a folder of version 0.1."""
         row = self._reader.row("SELECT until_slot FROM complete WHERE network = ?", (self._network,))
         return None if row is None else int(row[0])
+
+
+class EarlierModels:
+    """The models that a network had before, which its promise goes on to name: rows of digest, source, the first slot
+    after those with it, and whether estimates go on from it.
+    """
+
+    def __init__(self, database: Database, reader: Database, network: str) -> None:
+        self._database = database
+        self._reader = reader
+        self._network = network
+
+    def all(self) -> list[ModelRow]:
+        """Return all of them, by digest."""
+        rows = self._reader.rows(
+            "SELECT digest, source, until_slot, goes_on FROM earlier_model WHERE network = ? ORDER BY digest",
+            (self._network,),
+        )
+        return [(name, source, until, bool(goes_on)) for name, source, until, goes_on in rows]
+
+    def put(self, models: Iterable[ModelRow]) -> None:
+        """Store these in the place of others with the same digest; none is ever deleted."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO earlier_model VALUES (?, ?, ?, ?, ?)",
+                [(self._network, *model) for model in models],
+            )
 
 
 class Events:

@@ -24,6 +24,7 @@ from dpcrowd.node.storage.ledger import LedgerStore
 from dpcrowd.node.storage.lock import FileLock
 from dpcrowd.node.storage.migrate import LEDGER_STEPS, check_version, migrate
 from dpcrowd.node.storage.notes import (
+    EarlierModels,
     Events,
     Memory,
     Refusal,
@@ -67,6 +68,7 @@ class Storage:
         self.releases = Releases(reader, network)
         self.refusals = Refusals(database, reader, network)
         self.memory = Memory(database, reader, network)
+        self.earlier_models = EarlierModels(database, reader, network)
         self.records = RecordStore(reader, network)
         self.events = Events(database, reader, network)
         self.migrated_from: Path | None = None

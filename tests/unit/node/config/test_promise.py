@@ -1,4 +1,4 @@
-"""The promise after a revision has replaced a model: releases that were made with it are still in the window."""
+"""The promise after a revision has replaced a model: estimates go on from those that were made with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.models.file import write_model
-from dpcrowd.node.config import NetworkConfig, load_network, parse_network, promise_in
+from dpcrowd.node.config import NetworkConfig, earlier_models, load_network, parse_network, promise_in
 from dpcrowd.node.config.samples import sample_network
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.fit import fit
@@ -36,22 +36,65 @@ def revision(network: NetworkConfig, number: int, first: int) -> NetworkConfig:
     return msgspec.structs.replace(network, general=general)
 
 
-def test_a_model_is_named_until_its_releases_have_left_the_window(model: NetworkConfig) -> None:
-    """The operators would take an assertion back on which the promise about these releases still rests."""
-    plain = parse_network(TEXT)
-    chain = [model, revision(plain, 2, SECOND), revision(plain, 3, THIRD)]
-    last = SECOND + LENGTH - 2
-    for current in chain[1:]:
-        text = promise_in(current, chain, last)
-        assert text.startswith(current.promise())
-        assert f"slots before {SECOND} that were made with an earlier model" in text
-        assert text.count('"the old census"') == 1
-        assert promise_in(current, chain, last + 1) == current.promise(), "the window has none of them any more"
+def promised(*revisions: NetworkConfig, slot: int) -> str:
+    """What the last one promises, where all of them are known."""
+    return promise_in(revisions[-1], earlier_models((), revisions), slot)
+
+
+PLAIN = parse_network(TEXT)
+
+
+def test_a_model_is_named_however_long_ago_it_was(model: NetworkConfig) -> None:
+    """Estimates go on over a revision: where records say little, they are what the model said, windows later."""
+    second, third = revision(PLAIN, 2, SECOND), revision(PLAIN, 3, THIRD)
+    for chain in ((model, second), (model, second, third)):
+        for slot in (SECOND + LENGTH - 2, SECOND + LENGTH - 1, SECOND + 1000 * LENGTH):
+            text = promised(*chain, slot=slot)
+            assert text.startswith(chain[-1].promise())
+            assert f"releases of slots before {SECOND} that were made with an earlier model" in text
+            assert text.count('"the old census"') == 1
+            assert ("The present window has" in text) == (slot == SECOND + LENGTH - 2)
+            assert ("Estimates go on from" in text) == (slot > SECOND + LENGTH - 2)
+
+
+def test_where_estimates_began_anew_it_is_named_until_its_releases_have_left_the_window(model: NetworkConfig) -> None:
+    """Nothing of it is left but these releases: the promise would quote the models of all times for ever."""
+    relay = parse_network(
+        sample_network(3, scheme="relay") if PLAIN.relay is None else sample_network(3, scheme="dpcrowd")
+    )
+    away = msgspec.structs.replace(PLAIN, general=msgspec.structs.replace(PLAIN.general, regions=("moon",)))
+    for other in (relay, away):
+        second, third = revision(other, 2, SECOND), revision(other, 3, THIRD)
+        last = SECOND + LENGTH - 2
+        assert '"the old census"' in promised(model, second, slot=last)
+        assert promised(model, second, slot=last + 1) == second.promise()
+        assert promised(model, second, third, slot=max(last, THIRD) + 1) == third.promise()
+    some = msgspec.structs.replace(
+        PLAIN, general=msgspec.structs.replace(PLAIN.general, regions=("moon", *PLAIN.regions[:1]))
+    )
+    assert '"the old census"' in promised(model, revision(some, 2, SECOND), slot=SECOND + 1000), "one region goes on"
+
+
+def test_what_is_known_grows_and_is_not_forgotten(model: NetworkConfig) -> None:
+    """A start sees the last revisions only, and sees them again and again."""
+    second, third = revision(PLAIN, 2, SECOND), revision(PLAIN, 3, THIRD)
+    (known,) = earlier_models((), [model, second])
+    assert earlier_models([known], [second, third]) == (known,)
+    assert earlier_models([known], [third]) == (known,)
+    assert earlier_models([known], [model, second]) == (known,)
+    (late,) = earlier_models([known], [model, second], SECOND + 3)
+    assert late.until == SECOND + 3, "it was still in use in the slots before"
+    assert earlier_models([late], [model, second]) == (late,)
+    ended = known._replace(goes_on=False)
+    assert earlier_models([ended], [model, second]) == (ended,)
+    again = revision(model, 4, THIRD + 10)
+    assert promise_in(again, [ended, known], THIRD + 10) == again.promise(), "it is in use again"
+    (back,) = earlier_models([ended], [again, revision(PLAIN, 5, THIRD + 20)])
+    assert (back.until, back.goes_on) == (THIRD + 20, True)
 
 
 def test_a_model_that_stays_and_one_that_comes_are_not_named_as_earlier_ones(model: NetworkConfig) -> None:
     """The promise would name one model twice, or one that nobody has used yet."""
     same = revision(model, 2, SECOND)
-    assert promise_in(same, [model], SECOND) == same.promise()
-    plain = parse_network(TEXT)
-    assert promise_in(plain, [plain, same], SECOND - 1) == plain.promise()
+    assert promised(model, same, slot=SECOND) == same.promise()
+    assert promised(PLAIN, slot=SECOND - 1) == PLAIN.promise()

@@ -7,10 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
@@ -18,8 +16,6 @@ from dpcrowd.node.api.proofs import check_proof
 from dpcrowd.node.api.views import NetworkStatus
 from dpcrowd.node.machine.held_records import HeldProof
 from dpcrowd.node.wire_records import Equivocation
-from dpcrowd.sim.data.counts import counts_from_array
-from dpcrowd.sim.fit import fit
 from node_support_deployed import RELAY, World, make_files
 from node_support_virtual import VirtualLoop, run_virtually
 
@@ -117,17 +113,15 @@ def test_the_schedule_of_relay_is_not_shown_as_a_lack_of_budget(files: Path, cap
     assert not [one for one in caplog.records if getattr(one, "event", "").startswith("budget")]
 
 
-def test_the_budget_names_a_model_that_was_used_in_the_window(files: Path) -> None:
-    """A revision without it would silently take back what the operators have asserted of releases in the window."""
-    counts = counts_from_array(np.full((60, 2), 50))
-    model = fit(counts, source="the old census")
+def test_the_budget_names_a_model_from_which_estimates_go_on(files: Path) -> None:
+    """A revision without it would silently take back what the operators have asserted of it."""
 
     async def story(loop: VirtualLoop) -> None:
         async with World(files, loop, ("a",)) as world:
             await world.sleep_until(1, 1.0)
             live = world.runs["a"].live
             assert "census" not in (await live.budget()).guarantee
-            live._earlier[0] = SimpleNamespace(revision=0, fitted=model)
+            live._storage.earlier_models.put([("digest", "the old census", -1000, True)])
             assert '"the old census"' in (await live.budget()).guarantee
 
     run_virtually(story)

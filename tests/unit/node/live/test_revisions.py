@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from dpcrowd.models.file import write_model
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair, parse_network
 from dpcrowd.node.live.revisions import current_revision, keep_current, keep_next, take_next, text_of
-from dpcrowd.sim.data.counts import counts_from_array
-from dpcrowd.sim.fit import fit
 from node_support_live import write_network
 
 EPOCH, LAG = 1_800_000_000_000_000_000, 4
@@ -104,21 +99,6 @@ def test_a_start_with_another_revision_knows_what_it_replaces(files: Path) -> No
     assert current_revision(node, network, network.clock().closes(5)).replaced is None, "it is not valid yet"
     folder.start(10)
     assert current_revision(node, network, at_ns).replaced is None, "it was in use before"
-
-
-def test_revisions_with_a_model_are_kept_as_long_as_the_promise_names_it(files: Path) -> None:
-    """After a restart nobody would know on whose assertion the releases in the present window rest."""
-    network, regions = load_pair(files)[0].network, load_pair(files)[1].regions
-    counts = np.random.default_rng(0).poisson(50, (60, len(regions)))
-    write_model(fit(counts_from_array(counts, regions=regions), source="census"), network.with_name("model.toml"))
-    text = network.read_text(encoding="utf-8")
-    network.write_text(re.sub(r"process_var = .*", 'model = "model.toml"', text), encoding="utf-8")
-    folder = Folder(files)
-    folder.take_over(10)
-    folder.take_over(16)
-    assert folder.start(16) == [1, 2], "its records are final, but its releases are in the window"
-    folder.take_over(18)
-    assert folder.start(18) == [2, 3]
 
 
 def test_copies_are_deleted_when_their_records_are_final(files: Path) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.machine import instructions as do
-from dpcrowd.node.machine import machine
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
 from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.payments import Payment
+from dpcrowd.schemes import server
 from node_support import body_of
 from node_support_lone import COUNTS, WINDOW, Lone, beat, make_server, sample
 from schemes_support import bits
@@ -261,7 +261,7 @@ def test_a_first_start_late_in_the_network_misses_nothing() -> None:
 
 def test_a_jump_ahead_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten years are not caught up slot by slot; and when the clock is put right again, no slot is drawn twice."""
-    monkeypatch.setattr(machine, "_MOST_MISSED", 50)
+    monkeypatch.setattr(server, "_MOST_PASSED", 50)
     node = Lone()
     node.live([0])
     far = 10 * 366 * 86_400
