@@ -35,7 +35,8 @@ _VISIBLE = 5e-4
     show_default=True,
     help="Profile over a season: none, day (hour of the day), week (day of the week), hour-of-week, year (week of the "
     "year), a number of slots, or auto (what predicts best on held-out blocks, of these and of numbers of slots that "
-    "the autocorrelation suggests; without times, of the latter).",
+    "the autocorrelation suggests; without times, of the latter; of --releases, whose noise hides them, not of these "
+    "numbers).",
 )
 @click.option(
     "--source",

@@ -62,6 +62,7 @@ _GAIN = 0.99  # a more complex candidate must have at most this part of the scor
 _CALENDAR_GAIN = 0.9  # the same of a number of slots that takes the place of a season of the calendar
 _CLEAR = 3.0  # by which the log score of a more complex candidate has to be better: noise hides 1% of any other score
 _ROUNDING = 1e-12  # smaller relative errors are those of arithmetic
+_PRECISE_PART = 0.25  # of a Poisson count's variance: noise below it shows whether a crowd is calmer than that
 _OVERLAP = 0.5  # blocks overlap, so that most of their slots count twice in a likelihood
 Z95 = 1.959963984540054
 
@@ -435,8 +436,9 @@ def _most_likely(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, 
     """
     a = CELLS[:, :1]
     level = np.mean([np.maximum(block.level, LEAST_VAR) for block in blocks], axis=0)
-    people = level if kind == "fixed" else np.ones_like(level)
-    settled, chance_part = settled_var(level) * people, chance_var() * people
+    people = np.ones_like(level) if kind == "fixed" else level
+    unit = level if kind == "fixed" else np.ones_like(level)
+    settled, chance_part = settled_var(level) * unit, chance_var() * unit
     lasting = settled - chance_part
     likelihood = np.zeros(settled.shape)
     for block in blocks:
@@ -460,8 +462,24 @@ def _most_likely(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, 
         likelihood += blocks[0].earlier.log_prior(settled * (1.0 if kind == "fixed" else level), correlation)
     chance = common_weights(likelihood, START)
     transition = (chance * correlation).sum(axis=0)
-    # What one slot adds is known better than what many add up to: the farther a is from 1, the less it depends on a.
-    return transition, np.exp((chance * np.log(settled * (1.0 - correlation * correlation))).sum(axis=0))
+    # A filter should expect what it doubts: the square of the mean deviation, not of a typical one.
+    deviation = np.square((chance * np.sqrt(settled)).sum(axis=0))
+    return transition, np.maximum(deviation, _least_variance(blocks, level) / people) * (1.0 - np.square(transition))
+
+
+def _least_variance(blocks: Sequence[_Block], level: Floats) -> Floats:
+    """Return the variance (d,) of deviations below which noisy measurements are not believed.
+
+    Noise hides whether a crowd is calmer than independent persons are: a part of it that lasts, such as users who stay,
+    is taken for a part of the level. That takes precise measurements, counts, or an earlier model that was made of them.
+    """
+    noise = np.concatenate([np.where(block.series.present, block.series.noise_var, np.nan) for block in blocks])
+    measured = np.isfinite(noise).any(axis=0)
+    usual = np.full(level.shape, np.inf)
+    usual[measured] = np.nanmedian(noise[:, measured], axis=0)
+    least = np.where(usual < _PRECISE_PART * level, 0.0, level)
+    earlier = blocks[0].earlier
+    return least if earlier is None else np.where(earlier.settled < least, earlier.settled, least)
 
 
 @dataclass(frozen=True, eq=False)

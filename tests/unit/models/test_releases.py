@@ -346,6 +346,20 @@ def test_large_crowds_that_hardly_change_are_fitted(tmp_path: Path, part: float)
     assert 0.4 < settled / (1 - region.transition**2) / np.var(counts) < 2.5
 
 
+@pytest.mark.parametrize(("noise", "calmer"), [(640.0, False), (30.0, True)])
+def test_noisy_measurements_do_not_show_that_a_crowd_is_calmer_than_persons(
+    tmp_path: Path, noise: float, calmer: bool
+) -> None:
+    """Users who stay at their servers look like a part of the level, so that a Poisson crowd looked calmer than it is by
+    up to 25 times, and intervals of the next model covered as little as 0.40; precise measurements may say so."""
+    table = measured_table(tmp_path / "table.csv", np.full((240, 3), 300.0), noise)
+    model = fit_releases(table, season="none")
+    for region in model.regions:
+        unit = region.level if model.variance == "proportional" else 1.0
+        settled = region.variance * unit / (1.0 - region.transition**2)
+        assert (settled < 0.9 * region.level) == calmer
+
+
 def test_an_empty_region_and_one_in_groups_do_not_block_a_fit(tmp_path: Path) -> None:
     """One region that nobody visits would keep all others from a model."""
     rng = np.random.default_rng(7)
