@@ -13,9 +13,11 @@ export function isOff(quality: Quality): boolean { return quality.verdict === "n
 export function calibrationNote(quality: Quality): string {
   const suspected = (quality.suspected ?? []).join(", "), values = `${plural(quality.values, "value")} of other servers`;
   if (quality.verdict === "unknown" && (quality.caveats ?? []).includes("suspected")) return `nobody can say while ${suspected} cannot be believed; of ${values}`;
+  const narrow = (quality.caveats ?? []).includes("regions") ? "too narrow in single regions" : "";
+  if (quality.verdict === "unknown" && narrow !== "") return `${narrow}; of ${values}`;
   if (quality.verdict === "unknown") return quality.values === 0 ? "no value of another server yet" : `too early to say: ${values}, ${quality.needed ?? 200} are needed`;
   const far = (quality.caveats ?? []).includes("far-off") ? ", but some values were far off" : "";
-  return `${VERDICTS[quality.verdict]}${far}; 95% should be inside, of ${values}${suspected === "" ? "" : `, without ${suspected}`}`;
+  return `${VERDICTS[quality.verdict]}${far}${narrow === "" ? "" : `, ${narrow}`}; 95% should be inside, of ${values}${suspected === "" ? "" : `, without ${suspected}`}`;
 }
 
 export function HealthSection({ server }: { server: Server }) {

@@ -232,6 +232,7 @@ def _verdict(quality: Quality) -> str:
     """Return the verdict on a server's intervals in a few words."""
     word = {"calibrated": "about right", "narrow": "TOO NARROW", "wide": "wide", "unknown": "unknown"}[quality.verdict]
     word += ", some values far off" * ("far-off" in quality.caveats)
+    word += ", too narrow in single regions" * ("regions" in quality.caveats)
     word += f", without {plain(', '.join(quality.suspected))}" if quality.suspected else ""
     return word if quality.coverage is None else f"{word} ({quality.coverage:.0%} of {quality.values} inside)"
 

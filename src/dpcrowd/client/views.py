@@ -203,7 +203,7 @@ class Quality(Struct, frozen=True, kw_only=True):
     verdict      `text` says it as a sentence; "unknown": too few records were compared, or too many servers are
                  suspected
     caveats      what limits the verdict: "far-off" if it is "calibrated", but some values were far off, "suspected" if
-                 servers with a tenth of the shares or more are
+                 servers with a tenth of the shares or more are, "regions" if intervals are too narrow in single ones
     suspected    servers whose records are left out, and `suspected_share`: their part of all public shares
     coverage     share of normalised innovations within 1.96, about 0.95 if all is well; None: there are none
     calibration  their mean square, about 1 if all is well; None: there are none

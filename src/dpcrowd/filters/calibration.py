@@ -113,6 +113,7 @@ class Calibration:
                  the window does not hold as many; None: there are enough, or none yet
     mean_square  (d,) mean of n^2, in which n is at most `_LARGEST`
     coverage     (d,) share of innovations within `BOUND`
+    fullest_of   (d,) per region, number of its innovations in the slot that has most of them; None: unknown
 
     total_...    the same over all regions and sums
     """
@@ -129,6 +130,7 @@ class Calibration:
     window: int = WINDOW
     fullest: int = 0
     enough_at: float | None = None
+    fullest_of: Ints | None = None
 
     @property
     def total_values(self) -> int:
@@ -146,12 +148,24 @@ class Calibration:
         >>> round(window.summary().chance_of_coverage(0.9), 6)
         0.001
         """
-        inside, values = self.total_coverage, self.total_values
-        if not values or inside >= expected:
-            return 1.0
-        terms = ((inside, expected), (1.0 - inside, 1.0 - expected))
-        divergence = sum(part * math.log(part / usual) for part, usual in terms if part > 0.0)
-        return math.exp(-divergence * values / self.fullest)
+        return _chance(self.total_coverage, self.total_values, self.fullest, expected)
+
+    def narrow_regions(self, expected: float, chance: float) -> list[int]:
+        """Return the regions in which so few values are inside that it would be rarer than `chance` in any of them."""
+        if self.fullest_of is None:
+            return []
+        each = chance / max(len(self.values), 1)
+        facts = zip(self.coverage.tolist(), self.values.tolist(), self.fullest_of.tolist(), strict=True)
+        return [place for place, region in enumerate(facts) if _chance(*region, expected) < each]
+
+
+def _chance(inside: float, values: int, fullest: int, expected: float) -> float:
+    """Return an upper bound on the probability that so few of these values are inside, if `expected` should be."""
+    if not values or inside >= expected:
+        return 1.0
+    terms = ((inside, expected), (1.0 - inside, 1.0 - expected))
+    divergence = sum(part * math.log(part / usual) for part, usual in terms if part > 0.0)
+    return math.exp(-divergence * values / fullest)
 
 
 @dataclass(frozen=True)
@@ -222,8 +236,9 @@ class CalibrationWindow:
     def summary(self) -> Calibration:
         """Return the statistics of the window."""
         values, inside = np.zeros(self.regions, dtype=np.int64), np.zeros(self.regions, dtype=np.int64)
-        squares = np.zeros(self.regions)
+        squares, fullest = np.zeros(self.regions), np.zeros(self.regions, dtype=np.int64)
         for one in self._slots:
+            fullest = np.maximum(fullest, one.values)
             values, inside, squares = values + one.values, inside + one.inside, squares + one.squares
         number = np.where(values > 0, values, np.nan)
         joint_values = sum(one.joint_values for one in self._slots)
@@ -243,6 +258,7 @@ class CalibrationWindow:
             window=self.length if not self._slots else max(self.length, self._last - self._slots[0].slot + 1),
             fullest=max((one.number for one in self._slots), default=0),
             enough_at=self._enough_at(int(values.sum()) + joint_values),
+            fullest_of=fullest,
         )
 
     def _enough_at(self, number: int) -> float | None:

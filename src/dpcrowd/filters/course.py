@@ -182,15 +182,17 @@ class Course:
         return np.asarray(self.added_var(slot, cycle, transition) / (1.0 - square**cycle))
 
     @cached_property
-    def level_by_noise(self) -> PerRegion:
-        """The square of the level by the mean variance, (d,): how much larger the level is than what slots add.
-
-        The level is the mean over the season, and at least that of an average region and a few people: regions that
-        were all empty may fill, too.
+    def possible_level(self) -> PerRegion:
+        """The level that a region may have, (d,): its mean over the season, and at least that of an average region and
+        a few people: regions that were all empty may fill, too.
         """
-        level, variance = self.profile.mean(axis=0), self.variance.mean(axis=0)
-        square = np.square(np.maximum(level, max(float(level.mean()), _FEW_PEOPLE)))
-        return np.asarray(square / variance)
+        level = self.profile.mean(axis=0)
+        return np.asarray(np.maximum(level, max(float(level.mean()), _FEW_PEOPLE)))
+
+    @cached_property
+    def level_by_noise(self) -> PerRegion:
+        """The square of the possible level by the mean variance, (d,): how much larger it is than what slots add."""
+        return np.asarray(np.square(self.possible_level) / self.variance.mean(axis=0))
 
     @cached_property
     def unknown_season(self) -> UnknownSeason | None:

@@ -139,12 +139,13 @@ def start_drift(variance: Floats) -> Drift:
     )
 
 
-def drift_var(drift: Drift, averaged: Floats | None = None) -> Floats:
+def drift_var(drift: Drift, averaged: Floats | None = None, possible: Floats | float = np.inf) -> Floats:
     """Return what has to be added to the variances of the estimates.
 
     averaged  the variance of the noise that a consensus averages away; None: there is none
+    possible  how far off an estimate may be before that is certain (`offset`)
     """
-    jump = np.maximum(drift.recent.jump(), drift.lasting.jump())
+    jump = np.maximum(drift.recent.jump(possible), drift.lasting.jump(possible))
     pulled = np.square(drift.pulled.mean)
     if averaged is not None:
         pulled = np.maximum(pulled - averaged, 0.0)

@@ -19,7 +19,9 @@ variance of the posterior is
     jump = (phi b)^2           where b^2 is more than 8 (1/Y + D), less of it from 4 (1/Y + D) on
 
 D is the variance of the deviation of a server's users from its share, which is in all its samples while they stay. e is
-bounded, so that no single draw of noise is a jump.
+bounded, so that no single draw of noise is a jump. Where a course says how large regions are, b counts as twice the
+level at most until b^2 is more than 30 (1/Y + D): several weak samples that are off by chance, each by many times the
+crowd, would make intervals absurd.
 
 Everything is a function of released values, and neither estimates nor schedules depend on it. Arrays are (N, d).
 """
@@ -38,6 +40,8 @@ __all__ = ["Fused", "Offset", "fused_innovations"]
 
 _CHANCE = 4.0
 """How many times its variance the square of an offset may be by chance."""
+_CERTAIN = 30.0
+"""The same above which an offset may be of any size."""
 _GROWTH = 4.0
 """By how much more than the square of the offset so far the square of an innovation may be expected to be."""
 _LIMIT = 2.5
@@ -96,12 +100,17 @@ class Offset:
         """Return the memory before the first slot; `nothing`: zeros."""
         return Offset(nothing, nothing, np.ones_like(nothing), nothing)
 
-    def jump(self) -> Floats:
-        """Return what the offset adds to the variance: its square, where it is more than chance explains."""
+    def jump(self, possible: Floats | float = np.inf) -> Floats:
+        """Return what the offset adds to the variance: its square, where it is more than chance explains.
+
+        possible  how far off an estimate may be before that is certain: one draw of noise is many times as large as the
+                  crowd where samples are weak
+        """
         known = self.weight > 0.0
         square = np.square(self.mean)
         ratio = square / (1.0 / np.where(known, self.weight, 1.0) + self.deviation)
         believed = np.clip(ratio / _CHANCE - 1.0, 0.0, 1.0)
+        square = np.where(ratio > _CERTAIN, square, np.minimum(square, np.square(possible)))
         return np.where(known, believed * np.square(self.part) * square, 0.0)
 
     def carry(self, transition: Floats, ratio: Floats | float = 1.0) -> Offset:

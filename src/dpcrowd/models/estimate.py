@@ -471,7 +471,7 @@ def _least_variance(blocks: Sequence[_Block], level: Floats) -> Floats:
     """Return the variance (d,) of deviations below which noisy measurements are not believed.
 
     Noise hides whether a crowd is calmer than independent persons are: a part of it that lasts, such as users who stay,
-    is taken for a part of the level. That takes precise measurements, counts, or an earlier model that was made of them.
+    is taken for a part of the level. It takes precise measurements, counts, or an earlier model of them.
     """
     noise = np.concatenate([np.where(block.series.present, block.series.noise_var, np.nan) for block in blocks])
     measured = np.isfinite(noise).any(axis=0)

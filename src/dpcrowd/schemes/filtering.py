@@ -74,6 +74,8 @@ __all__ = ["FilterScheme", "FilterState", "absorb_few", "few_speak", "filter_sta
 
 _UNLINKED = LinkEffect(np.ones(1), np.zeros(1), np.ones(1))
 """Where nobody knows how servers are linked, nothing is taken to be averaged away."""
+_FAR = 2.0
+"""How far off an estimate may be, by the level of its region, before samples leave no doubt."""
 _FEW = 0.4
 """Above this share of speakers, reading what each server hears is faster than adding to what others hear."""
 
@@ -427,7 +429,9 @@ def filter_variance(state: FilterState) -> Floats:
     if state.divided is not None:
         variance = variance + np.square(state.divided.deviation)
     if state.drift is not None:
-        variance = variance + drift_var(state.drift, averaged)
+        course = state.setting.model.course
+        possible = np.inf if course is None else _FAR * course.possible_level
+        variance = variance + drift_var(state.drift, averaged, possible)
     return variance
 
 

@@ -70,6 +70,19 @@ def test_one_sample_is_no_jump() -> None:
     assert np.sqrt(drift_var(drift)[0, 0]) > 300.0
 
 
+def test_weak_samples_that_are_off_by_chance_are_no_jump_of_many_times_the_crowd() -> None:
+    """With noise of a hundred times a crowd, single intervals were a hundred times as wide as any error."""
+    nothing, weak = np.zeros((1, 1)), np.full((1, 1), 1e-6)
+    drift = start_drift(np.ones((1, 1)))
+    for _ in range(6):
+        drift = learn_offset(drift, Fused(np.full((1, 1), 2200.0), weak, nothing))
+    assert np.sqrt(drift_var(drift)[0, 0]) > 300.0
+    assert np.sqrt(drift_var(drift, None, 40.0)[0, 0]) <= 40.0
+    for _ in range(30):
+        drift = learn_offset(drift, Fused(np.full((1, 1), 9000.0), weak, nothing))
+    assert np.sqrt(drift_var(drift, None, 40.0)[0, 0]) > 3000.0, "this is certain, whatever was thought possible"
+
+
 def test_users_who_stay_are_no_jump() -> None:
     """The deviation of a server's users is in all its samples: their mean is off, and the estimate is not."""
     drift = start_drift(np.ones((1, 1)))

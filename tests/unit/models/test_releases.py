@@ -350,8 +350,8 @@ def test_large_crowds_that_hardly_change_are_fitted(tmp_path: Path, part: float)
 def test_noisy_measurements_do_not_show_that_a_crowd_is_calmer_than_persons(
     tmp_path: Path, noise: float, calmer: bool
 ) -> None:
-    """Users who stay at their servers look like a part of the level, so that a Poisson crowd looked calmer than it is by
-    up to 25 times, and intervals of the next model covered as little as 0.40; precise measurements may say so."""
+    """Users who stay at their servers look like a part of the level: a Poisson crowd looked up to 25 times calmer than
+    it is, and intervals of the next model covered as little as 0.40. Precise measurements may say so."""
     table = measured_table(tmp_path / "table.csv", np.full((240, 3), 300.0), noise)
     model = fit_releases(table, season="none")
     for region in model.regions:

@@ -348,7 +348,8 @@ class QualityView(Struct, frozen=True, kw_only=True):
             description="What limits the verdict. `far-off`: it is `calibrated`, since most intervals are about right, "
             "but `calibration` is above 1.6, so that some values were far off. "
             "`suspected`: records of servers with a tenth of the shares or more are left out; the verdict is then "
-            "`narrow` or `unknown`. There may be others in later versions."
+            "`narrow` or `unknown`. `regions`: values of single regions show that intervals are too narrow there; "
+            "`text` names them. There may be others in later versions."
         ),
     ] = []
     suspected: Annotated[

@@ -4,6 +4,9 @@ To call intervals right takes `MIN_VALUES` values. To call them too narrow takes
 would be rarer than `CHANCE` if 90% of all values were inside, whatever the values of one slot have in common
 (`filters.calibration`). A network whose shares are wrong shows that in a few dozen values.
 
+One region may be wrong where all together are right. It is named as soon as its own values are evidence in the same
+sense, with a chance of `CHANCE` for all regions together.
+
 Records of suspected servers are not among the values. If these servers have a considerable part of the crowd, nobody
 can say whether they are wrong or the others, and the values that are left say little: the intervals are then called too
 narrow if those values show it, and otherwise nothing.
@@ -40,6 +43,8 @@ MIN_CALIBRATION = 0.5
 
 MAX_CALIBRATION = 1.6
 """Above this mean square some innovations are far off, also where 95% are within 1.96: that of Laplace noise is 1."""
+
+_NAMED_REGIONS = 3
 
 MOST_SUSPECTED = 0.1
 """Part of the shares from which on suspected servers leave no verdict but `narrow`. If their shares are wrong by half,
@@ -110,6 +115,10 @@ def quality(
     values = calibration.total_values
     coverage, mean_square = _rounded(calibration.total_coverage), _rounded(calibration.total_mean_square)
     verdict, text, caveats = _verdict(calibration, left_out, _when(calibration, clock))
+    narrow = calibration.narrow_regions(MIN_COVERAGE, CHANCE)
+    if narrow and verdict != "narrow":
+        text += _of_regions(calibration, regions, narrow)
+        caveats = [*caveats, "regions"]
     enough_at = calibration.enough_at
     return QualityView(
         verdict=verdict,
@@ -138,6 +147,18 @@ def quality(
         ],
         learned_shares=[] if learned is None else _learned_shares(servers, regions, learned_slot, *learned),
     )
+
+
+def _of_regions(calibration: Calibration, regions: Sequence[str], narrow: Sequence[int]) -> str:
+    """Return a sentence on regions whose own values show that intervals are too narrow there."""
+    worst = sorted(narrow, key=lambda place: float(calibration.coverage[place]))
+    shown = [
+        f"{calibration.coverage[place]:.0%} of {int(calibration.values[place])} values in {regions[place]}"
+        for place in worst[:_NAMED_REGIONS]
+    ]
+    more = f", and too few in {counted(len(worst) - len(shown), 'other region')}" if len(worst) > len(shown) else ""
+    where = counted(len(worst), "region")
+    return f" Intervals are too narrow in {where}, however: only {', '.join(shown)} were inside{more}."
 
 
 def _learned_shares(
