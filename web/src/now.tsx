@@ -45,7 +45,7 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
         <div class="card hero">
           <p class="label">People in all regions <About word="total" /></p>
           <p class="total" id="total">{count(total)} <span class="half">{halfWidth(half)}</span></p>
-          <p class="note">The true number is within {halfWidth(half)} in about 95 of 100 slots <About word="interval" /></p>
+          <p class="note">If the network’s model of the crowd is right, the true number is within {halfWidth(half)} in about 95 of 100 slots <About word="interval" /></p>
           <p class="trend"><strong class={change > noise ? "up" : change < -noise ? "down" : ""}>{Number.isFinite(change) ? `${Math.abs(change) <= noise ? "≈" : change > 0 ? "▲" : "▼"} ${signed(change)}` : "–"}</strong>{" "}
             in the last {steps} slots{Number.isFinite(change) && total > 0 ? ` (${change >= 0 ? "+" : "−"}${percent(Math.abs(change / total))})` : ""} <About word="trend" /></p>
           {changes.length > 1 && (
