@@ -100,7 +100,7 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
     """Return the network of a plan.
 
     explicit  options of the command that were given: they have to agree with the plan
-    slot      the length that was given, in nanoseconds; needed if the plan has none
+    slot      the length that was given, in nanoseconds; needed if neither the plan nor its model has one
     """
     try:
         plan = read_plan(path)
@@ -121,11 +121,11 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
             "plan again."
         )
     if not plan.has_slot:
-        if slot is None:
+        if slot is None and (network.fitted is None or network.fitted.slot is None):
             raise BadInput(
                 f"'{path}' does not give the length of a slot; give it here (--slot 15m), or plan with --slot."
             )
-        length = slot
+        length = length if slot is None else slot
     _check_model_slot(plan, length, path)
     guarantee, method = network.guarantee_section, network.method
     settings = {

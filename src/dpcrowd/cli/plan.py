@@ -82,7 +82,11 @@ __all__ = ["plan"]
 )
 @click.option("--lag", default=16, show_default=True, type=int, help="Number of slots by which a record may be late.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of the drawn graph and shares.")
-@click.option("--slot", metavar="15m|1h|…", help="Length of a slot, from 1s to 1d, for packets and bytes per day.")
+@click.option(
+    "--slot",
+    metavar="15m|1h|…",
+    help="Length of a slot, from 1s to 1d, for packets and bytes per day.  [default: that of a process model]",
+)
 @click.option("--goal", metavar="TEXT", help='Error to reach, such as "5% in every region above 1000".')
 @click.option(
     "--solve",

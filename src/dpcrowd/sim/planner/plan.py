@@ -235,7 +235,7 @@ def plan(
                  beforehand; default: that of a network.toml, unless level, Q or data are given, or model="none"
     samples      per window or horizon; default: the best number
     reach        hops that records travel, or "all"; default: the recommended number
-    slot         the length of a slot ("15m", or seconds), for traffic per day
+    slot         the length of a slot ("15m", or seconds), for traffic per day; default: that of a process model
     goal         such as "5% in every region above 1000"
     solve_for    "epsilon", "slot" or "servers": the least one that reaches the goal
     shares       "equal" (equal parts, every user at one server), "partition" (drawn, they sum to 1), "uniform" (drawn
@@ -278,7 +278,7 @@ def plan(
         arguments, remarks = adopt_settings(file, arguments, without)
         level, other_regions = name_levels(level, file)
         remarks += other_regions
-    remarks += model_remarks
+    remarks += [*model_remarks, *_adopt_slot(arguments, fitted)]
     samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
     if fitted is None:
         known_data, read_how = _loaded(data, loading)
@@ -395,6 +395,14 @@ def _known_model(
         assert file is not None
         return KnownModel(fitted, file.model_path, file.learn), remarks
     return KnownModel(fitted, None if isinstance(model, Model) else Path(model)), remarks
+
+
+def _adopt_slot(arguments: dict[str, Any], model: Model | None) -> list[str]:
+    """Give the arguments the slot length of a model, if they have none: a network with it can have no other."""
+    if model is None or model.slot is None or arguments["slot"] is not None:
+        return []
+    arguments["slot"] = model.slot / SECOND
+    return [f"taken from {model.file}: slots of {duration_text(model.slot)}."]
 
 
 def _unchecked_times(model: Model, slot: float | None) -> list[str]:
