@@ -191,22 +191,21 @@ def first_notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list
     return [*([] if in_sample is None else [in_sample]), *_exhausted(config, records)]
 
 
-def observation_note(noise: ObservationNoise, runs: int) -> str:
-    """Return a line that says what the observation noise alone costs."""
+def observation_note(noise: ObservationNoise, runs: int, composition: float = 0.0) -> str:
+    """Return a line that says what the observation noise alone costs.
+
+    composition  how far true shares are from the public ones
+    """
     part = "" if noise.runs == runs else f", in {counted(noise.runs, 'run')} of {runs}"
-    what = "the observation noise alone costs"
-    cost = _errors_text(Errors(noise.are, noise.total_error))
-    if noise.filtered:
-        return (
-            f"{what} {cost}: the error of non-private, a filter with the same process model that hears its neighbours' "
-            f"exact counts{part}; all servers' exact counts together, without a filter, have "
-            f"{_errors_text(noise.together)}."
-        )
-    return (
-        f"{what} {cost}: the error of all servers' exact counts together, without noise or filter{part}; non-private, "
-        "a filter with the same process model that hears its neighbours' exact counts, has "
-        f"{_errors_text(noise.non_private)}."
+    text = (
+        f"the observation noise alone costs {_errors_text(noise.non_private)}: the error of non-private, a filter with "
+        f"the same process model that hears its neighbours' exact counts{part}"
     )
+    if any(error is not None and error >= _ROUNDING for error in vars(noise.together).values()):
+        text += f"; all servers' exact counts together, without a filter, have {_errors_text(noise.together)}"
+    if composition:
+        text += f"; part of it is due to public shares that are wrong (composition {composition:g})"
+    return f"{text}."
 
 
 def _errors_text(errors: Errors) -> str:
