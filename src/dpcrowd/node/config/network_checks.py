@@ -229,7 +229,10 @@ def _check_model(network: NetworkConfig) -> None:
     method = network.method
     if method.model is None:
         if method.process_var is None:
-            raise InvalidValue("scheme.process_var", f"missing; needed: {PROCESS_VAR}.")
+            raise InvalidValue(
+                "scheme.process_var",
+                f'missing; needed: {PROCESS_VAR}, or a process model instead: model = "model.toml".',
+            )
         return
     if method.process_var is not None or method.transition != 1.0:
         name = "transition" if method.process_var is None else "process_var"
