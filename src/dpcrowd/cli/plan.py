@@ -11,12 +11,13 @@ import click
 
 from dpcrowd.cli import options
 from dpcrowd.cli.option_names import notes_with_options
+from dpcrowd.cli.share_width import CommandWithWidth, share_width
 from dpcrowd.errors import BadInput
 
 __all__ = ["plan"]
 
 
-@click.command()
+@click.command(cls=CommandWithWidth)
 @click.option(
     "--level",
     metavar="NAME=N,…",
@@ -58,6 +59,7 @@ __all__ = ["plan"]
     "independently, from 0.05 to 1), one number per server, or a CSV file with the columns server,share or "
     "server,region,share.  [default: those of a network.toml, else equal; uniform for the paper's data sets]",
 )
+@share_width
 @click.option("--users", default="pinned", show_default=True, help="Whether users are pinned to a server, or roaming.")
 @click.option(
     "--observation",

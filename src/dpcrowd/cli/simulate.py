@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import click
 
 from dpcrowd.cli import options
 from dpcrowd.cli.option_names import notes_with_options
+from dpcrowd.cli.share_width import CommandWithWidth, share_width
 
 __all__ = ["simulate"]
 
@@ -32,42 +32,10 @@ _VIEWS = {
 
 _ROUNDING = 1e-12  # below it, a number is a 0 that was rounded, such as the consensus error of one common estimate
 
-_OPTIONAL = "--share-width"  # its number may be left out
 _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itself reports, and no guarantee."
 
 
-class _Command(click.Command):
-    """A command with an option whose number may be left out, where click takes a negative number for another option."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_with_negative_numbers(args)))
-
-
-def _with_negative_numbers(args: list[str]) -> Iterator[str]:
-    """Yield the words; a negative number of `--share-width` is a word of its own that begins with a space."""
-    before = ""
-    for word in args:
-        name, equals, value = word.partition("=")
-        if before == _OPTIONAL and _is_negative(word):
-            yield f" {word}"
-        elif name == _OPTIONAL and equals and _is_negative(value):
-            yield from (name, f" {value}")
-        else:
-            yield word
-        before = word
-
-
-def _is_negative(word: str) -> bool:
-    if not word.startswith("-"):
-        return False
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-@click.command(cls=_Command)
+@click.command(cls=CommandWithWidth)
 @click.option(
     "--scheme",
     "schemes",
@@ -106,15 +74,7 @@ def _is_negative(word: str) -> bool:
     "server,region,share.  [default: those of a network.toml, else uniform]",
 )
 @options.composition
-@click.option(
-    _OPTIONAL,
-    type=float,
-    is_flag=False,
-    flag_value=0.1,
-    metavar="[PART]",
-    help="relay: typical relative error of public shares, 0.1 without a number; it then learns the shares of every "
-    "region from records. 0: public shares are right.  [default: that of a network.toml, else 0]",
-)
+@share_width
 @click.option(
     "--graph",
     default="random",
