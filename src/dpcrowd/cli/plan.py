@@ -141,7 +141,9 @@ def plan(
     expected; the total error is the sum of all errors by the sum of all people; intervals are 95% intervals.
     """
     from dpcrowd.cli.console import progress_bar
+    from dpcrowd.sim.adopted import NO_MODEL
     from dpcrowd.sim.export import check_toml_path
+    from dpcrowd.sim.planner.plan import beside_model
     from dpcrowd.sim.planner.plan import plan as make_plan
     from dpcrowd.sim.planner.plot import plot_plan
     from dpcrowd.sim.planner.toml import write_plan
@@ -150,6 +152,10 @@ def plan(
     if settings["slot"] is not None:
         options.live_slot(settings["slot"])
     loading = {name: value for name, value in (("gaps", gaps), ("header", header)) if value is not None}
+    beside = {"--level": level, "--process-var": process_var, "--data": settings["data"]}
+    beside = {option: value for option, value in beside.items() if value is not None}
+    if beside and settings["model"] not in (None, Path(NO_MODEL)):
+        raise BadInput(beside_model(list(beside)))
     if loading and settings["data"] is None:
         raise BadInput(f"--{next(iter(loading))} is for a file of counts; give it with --data FILE, or leave it out.")
     if plot_file is not None:

@@ -167,7 +167,9 @@ def checked_source(source: str) -> str:
                     f"{place + 1}; write it as one line of plain text."
                 )
         return text
-    problem = "without a letter or digit" if isinstance(value, str) else f"{value!r}, which is not a text"
+    problem = f"{value!r}, which is not a text"
+    if isinstance(value, str):
+        problem = "without a letter or digit" if value.strip() else "empty"
     raise BadInput(
         f"the source is {problem}; say why fitting on these data costs no privacy budget: published data, people whom "
         "the promise does not cover, or earlier releases."

@@ -43,7 +43,7 @@ from dpcrowd.sim.planner.text import percent, short_text
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
 from dpcrowd.sim.topology import Networks
 
-__all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "plan"]
+__all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "beside_model", "plan"]
 
 _HARDLY_BETTER = 0.98
 """Records that leave more than this part of the total error of a process model hardly gain anything over it."""
@@ -421,6 +421,12 @@ def _unchecked_times(model: Model, slot: float | None) -> list[str]:
     return remarks
 
 
+def beside_model(names: Sequence[str]) -> str:
+    """Return why these settings are refused beside a model."""
+    them = " and ".join(names)
+    return f"a model was given beside {them}, and has levels and variances of its own; leave {them} out, or the model."
+
+
 def _expected_levels(model: Model, file: NetworkFile | None, slot: float | None) -> tuple[Levels, list[str]]:
     """Return what a model expects of the regions of a file, or of its own, and how it was read."""
     regions, read_how = _regions_of_model(model, file)
@@ -430,11 +436,10 @@ def _expected_levels(model: Model, file: NetworkFile | None, slot: float | None)
 
 def _refuse_beside_model(level: object | None, process_var: object | None, data: object | None) -> None:
     """Refuse levels, variances or data beside a model, which has its own."""
-    if level is not None or process_var is not None or data is not None:
-        raise BadInput(
-            "a model was given, which has levels and variances of its own; leave level, process_var and data out "
-            "(--level, --process-var, --data)."
-        )
+    given = {"level": level, "process_var": process_var, "data": data}
+    names = [name for name, value in given.items() if value is not None]
+    if names:
+        raise BadInput(beside_model(names))
 
 
 def _regions_of_model(model: Model, file: NetworkFile | None) -> tuple[tuple[str, ...], list[str]]:
