@@ -27,8 +27,14 @@ _HIDDEN = "--wide shows RMSE, ACE, bytes, latency, speed, and what users would p
 
 _VIEWS = {
     "nonnegative": "non-negative view of the estimates, with the same total of all regions:",
-    "median": "median view of the estimates, the numbers that are closest most often:",
+    "median": "median view of the estimates, for single small counts:",
 }
+
+_OF_MEDIANS = (
+    "the median view is for reading single small counts, where it is closest most often. Its sums and averages mean "
+    "nothing, and its errors may be larger than those of the estimates where counts are not small, or where a crowd "
+    "has grown since the model."
+)
 
 _ROUNDING = 1e-12  # below it, a number is a 0 that was rounded, such as the consensus error of one common estimate
 
@@ -123,7 +129,8 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
 @click.option(
     "--median",
     is_flag=True,
-    help="Also score the median of what is known of each count: the number that is closest most often.",
+    help="Also score the median of what is known of each count: for single small counts. Elsewhere it may be "
+    "farther off than the estimate.",
 )
 @click.option("--smoothed", is_flag=True, help="relay: also estimate past slots with the records that came later.")
 @click.option(
@@ -250,8 +257,9 @@ def _print_table(result: Any, *, wide: bool) -> None:
     later = [note for note in result.notes if note not in result.first_notes]
     first, notes = ([f"note: {note}" for note in texts] for texts in (result.first_notes, later))
     hidden = [] if wide else [_HIDDEN]
+    medians = [_OF_MEDIANS] if any("median" in row for row in rows) else []
     unreliable = [_UNRELIABLE] if any(row["passes_checks"] is False for row in rows) else []
-    for text in [*unreliable, *first, *_promises(rows), *_heartbeats(rows), *notes, *hidden]:
+    for text in [*unreliable, *first, *_promises(rows), *_heartbeats(rows), *notes, *medians, *hidden]:
         # Lines are wrapped on a terminal; a file gets one line per note.
         out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
 
