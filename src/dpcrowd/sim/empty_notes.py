@@ -63,6 +63,6 @@ def _worse_than_nobody(config: SimulationConfig, records: Sequence[RunRecords]) 
         ]
     view = "the median view has" if config.median else "--median (in Python: median=True) shows"
     return [
-        f"{closer}: estimates are expected counts, and most counts here ({max(empty):.0%}) are 0. For each count {view} "
-        "the number that is closest most often."
+        f"{closer}: estimates are expected counts, and most counts here ({max(empty):.0%}) are 0. For each count "
+        f"{view} the number that is closest most often."
     ]
