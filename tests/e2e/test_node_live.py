@@ -238,7 +238,7 @@ def test_a_restart_finds_what_an_older_revision_left(tmp_path: Path) -> None:
             (tmp_path / "network.toml").write_text(text)
             await _until(lambda: b.clock.slot_of(time.time_ns()) > start + 1, "time stands still")
             async with _running(files["a"]) as again:
-                assert "goes on after slot" in again.start_text
+                assert "the estimates go on after slot" in again.start_text
                 assert "1 new regions" in again.start_text
                 await _until(lambda: _released(again, start), "no release")
                 assert again.executor.last is not None

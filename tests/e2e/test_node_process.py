@@ -62,7 +62,7 @@ def test_a_network_survives_the_death_of_a_server_and_stops_cleanly(trial: Trial
     began = trial.get("server-2", "/v1/network")["slot"]
     until(lambda: trial.ready("server-2") and trial.connected("server-2"), "server-2 is back")
     assert trial.get("server-2", "/v1/network")["slot"] <= began + 2
-    assert "goes on after slot" in trial.log("server-2")
+    assert "the estimates go on after slot" in trial.log("server-2")
     assert trial.get("server-2", "/v1/budget")["total_spent"] >= spent > 0, "what was paid stays paid"
 
     # Both signals end a server inside a slot.
@@ -92,7 +92,7 @@ def test_a_stop_in_the_middle_of_a_slot_draws_nothing_twice(tmp_path: Path) -> N
         assert slots == sorted(set(slots)), "one payment a slot, in order"
         assert [one.number for one in paid] == list(range(1, len(paid) + 1))
         log = trial.log("server-1")
-        assert (log.count("goes on after slot"), log.count("node stopped")) == (1, 2)
+        assert (log.count("the estimates go on after slot"), log.count("node stopped")) == (1, 2)
         assert "Traceback" not in log
         assert "clock" not in log
         assert trial.released("server-1") == -1, "nothing answers"

@@ -174,6 +174,7 @@ def _write_counts(name: str, out: Path | None, seed: int, run: int, loading: dic
     )
     drawn = f", seed {seed}, run {run}" if is_drawn_anew(data_set) else ""
     click.echo(f"wrote {out}: {_shape(data_set.slots, len(data_set.regions))}{drawn}")
+    _print_terms(name)
 
 
 def _get_published(name: str, out: Path | None, source: Path | None, data_dir: Path | None, force: bool) -> None:
@@ -206,10 +207,22 @@ def _get_published(name: str, out: Path | None, source: Path | None, data_dir: P
         click.echo(f"downloading {name} from the CDC ...", err=True)
         series = fetch(name)
     write_counts(path, series.counts, series.regions, series.weeks, label_name="week")
-    click.echo(f"wrote {path}: {_shape(len(series.weeks), len(series.regions))}; US government work, credit CDC")
+    click.echo(f"wrote {path}: {_shape(len(series.weeks), len(series.regions))}")
+    _print_terms(name)
     folder = path.parent.resolve()
     if path.name == file and folder not in [place.resolve() for place in search_path()]:
         click.echo(f"for dpcrowd to find it there, set {ENVIRONMENT} to {folder}")
+
+
+def _print_terms(name: str) -> None:
+    """Print where a series comes from, and its terms: whoever passes the file on has to know both."""
+    from dpcrowd.sim.data.catalog import CATALOG
+    from dpcrowd.sim.data.draw import SYNTHETIC
+
+    for entry in CATALOG:
+        if entry.name == name and name not in SYNTHETIC:
+            click.echo(f"source: {entry.source}")
+            click.echo(f"terms: {entry.terms}")
 
 
 def _place(name: str, out: Path, file: str) -> Path:

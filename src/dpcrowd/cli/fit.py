@@ -23,8 +23,6 @@ _CHOSEN_BY_LOG_SCORE = (
 )
 _SIMPLEST = "the simplest within 3"
 _KEPT = "within 3 of it, the season of --made-with is kept, or else the simplest is taken"
-_VISIBLE = 5e-4
-"""Smaller parts of a deviation are 0 to anybody who reads a table."""
 
 
 @click.command()
@@ -156,20 +154,11 @@ def _plain(model: Any) -> dict[str, Any]:
 
 def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
     from dpcrowd.cli.console import console, print_columns
+    from dpcrowd.models.text import model_rows
 
     out = settings["out"]
     screen, scores = console(), model.scores
-    rows = [
-        ("regions", str(len(model.regions))),
-        ("season", str(model.season)),
-        ("level", _range([region.level for region in model.regions])),
-        ("a (deviation left after a slot)", _persistence([region.transition for region in model.regions])),
-        (f"variance ({model.variance})", _range([region.variance for region in model.regions])),
-        *_correlation_rows(model),
-        ("expected error, one slot ahead", _score(scores.error)),
-        ("expected error, model alone", _score(scores.past)),
-        ("coverage of 95% intervals", f"{_score(scores.coverage)}, model alone {_score(scores.past_coverage)}"),
-    ]
+    rows = model_rows(model)
     print_columns(screen, {"model": [name for name, _ in rows], "value": [value for _, value in rows]})
     # Of releases there are no counts to be held out.
     measured = releases and scores.slots > 0
@@ -192,26 +181,3 @@ def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
         f"{where}.",
     ):
         screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)
-
-
-def _correlation_rows(model: Any) -> list[tuple[str, str]]:
-    """Return the rows of what regions have in common; none if it is unknown."""
-    left = None if model.in_common is None else model.in_common.transition
-    rows = [("correlation of two regions", model.region_correlation), ("what they share, left after a slot", left)]
-    return [(name, _score(value)) for name, value in rows if value is not None]
-
-
-def _range(values: list[float]) -> str:
-    return f"{values[0]:.4g}" if len(values) == 1 else f"{min(values):.4g} to {max(values):.4g}"
-
-
-def _persistence(values: list[float]) -> str:
-    """Return the parts of deviations that are left after a slot; what would be printed as nothing is said in words."""
-    visible = [value if value >= _VISIBLE else 0.0 for value in values]
-    if not any(visible):
-        return "0: deviations do not persist"
-    return _range(visible)
-
-
-def _score(value: float) -> str:
-    return "unknown" if value != value else f"{value:.4g}"  # noqa: PLR0124

@@ -90,7 +90,7 @@ def init(
         network = planned_network(plan_file, explicit, None if "slot" not in explicit else options.live_slot(slot))
     for warning in network.warnings:
         click.echo(f"warning: {warning}", err=True)
-    names, number = network.names, len(network.names)
+    number = len(network.names)
     for option, first in {"--port": port, "--http-port": http_port}.items():
         if not 1 <= first <= _LAST_PORT - number + 1:
             raise BadInput(
@@ -107,7 +107,9 @@ def init(
     temporary = folder.parent / f".{folder.name or 'network'}.{secrets.token_hex(4)}"
     try:
         temporary.mkdir(mode=0o700, parents=True)
-        tokens = _write(temporary, network, port, http_port, advanced=advanced, dev=dev)
+        now = datetime.now(UTC)
+        epoch = network.epoch(int(now.timestamp()) * 10**9, dev=dev)
+        tokens = _write(temporary, network, port, http_port, now, epoch, advanced=advanced, dev=dev)
         if folder.is_dir():  # it may be the current folder, which cannot be replaced
             for path in sorted(temporary.iterdir()):
                 path.rename(folder / path.name)
@@ -118,23 +120,32 @@ def init(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     model = None if network.model is None else folder / MODEL_FILE
-    _report(folder, names, tokens, http_port, model, dev=dev, as_json=as_json)
+    _report(folder, network, tokens, http_port, model, epoch, dev=dev, as_json=as_json)
 
 
 def _write(
-    folder: Path, network: NewNetwork, port: int, http_port: int, *, advanced: bool, dev: bool
+    folder: Path,
+    network: NewNetwork,
+    port: int,
+    http_port: int,
+    now: datetime,
+    epoch: int,
+    *,
+    advanced: bool,
+    dev: bool,
 ) -> dict[str, dict[str, str]]:
     """Write both kinds of files, and with `dev` the keys; return the tokens by server and right."""
     from dpcrowd.cli.init_network import MODEL_FILE
     from dpcrowd.node.config import load_pair, token_hash
     from dpcrowd.node.config.samples import sample_node
+    from dpcrowd.privacy.units import utc_text
 
-    now, names = datetime.now(UTC), network.names
+    names = network.names
     endpoints = {name: f"tls/127.0.0.1:{port + number}" for number, name in enumerate(names)}
     text = network.text(
         advanced=advanced,
         network_id="trial" if dev else "sample",
-        epoch=now.strftime("%Y-%m-%dT00:00:00Z"),
+        epoch=utc_text(epoch),
         keys=_make_keys(folder, names, now) if dev else {},
         endpoints=endpoints,
     )
@@ -179,14 +190,18 @@ def _make_keys(folder: Path, names: tuple[str, ...], now: datetime) -> dict[str,
 
 def _report(
     folder: Path,
-    names: tuple[str, ...],
+    network: NewNetwork,
     tokens: dict[str, dict[str, str]],
     http_port: int,
     model: Path | None,
+    epoch: int,
     *,
     dev: bool,
     as_json: bool,
 ) -> None:
+    from dpcrowd.privacy.units import utc_text
+
+    names = network.names
     addresses = {name: f"http://127.0.0.1:{http_port + number}" for number, name in enumerate(names)}
     if as_json:
         servers: list[dict[str, Any]] = [
@@ -194,7 +209,7 @@ def _report(
             for name in names
         ]
         files = {"network": str(folder / "network.toml"), **({} if model is None else {"model": str(model)})}
-        click.echo(json.dumps({**files, "servers": servers}, indent=2))
+        click.echo(json.dumps({**files, "epoch": utc_text(epoch), "servers": servers}, indent=2))
         return
     click.echo(
         f"{folder / 'network.toml'}: {counted(len(names), 'server')}. The tokens are shown only once; the files "
@@ -206,6 +221,12 @@ def _report(
             click.echo(f"{name:<16}{right:<10}{token}")
     if model is not None:
         click.echo(f"{model} is the process model: every server needs it beside its network.toml.")
+    if network.horizon is not None:
+        click.echo(
+            f"The horizon of {counted(network.horizon, 'slot')} begins at {utc_text(epoch)} and ends at "
+            f"{utc_text(epoch + network.horizon * network.slot)}. If not every server can run by then, set a later "
+            f"epoch in '{folder / 'network.toml'}' before any of them starts."
+        )
     if dev:
         click.echo("Start each server in a terminal of its own:")
         for name in names:

@@ -25,6 +25,7 @@ from dpcrowd.sim.planner.live import settings_of_ring
 __all__ = ["MODEL_FILE", "NewNetwork", "planned_network", "sample_of_scheme"]
 
 _SECOND = 1_000_000_000
+_MINUTE, _DAY = 60 * _SECOND, 86_400 * _SECOND
 _SCHEMES: dict[str, dict[str, Any]] = {
     "relay": {},
     "dpcrowd": {"kind": "finite"},
@@ -61,6 +62,26 @@ class NewNetwork:
     settings: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
     model: str | None = None
+
+    @property
+    def horizon(self) -> int | None:
+        """The length of a finite promise, in slots; None: it is one for every window."""
+        return int(self.settings.get("length", WINDOW)) if self.settings.get("kind") == "finite" else None
+
+    def epoch(self, now: int, *, dev: bool) -> int:
+        """Return when slot 0 opens, in nanoseconds since 1970 UTC.
+
+        A window can begin in the past: at midnight. A horizon would then be over soon, or at once, so it begins ahead:
+        in a trial when slots of this length begin anew after two minutes, else at the first midnight after an hour, by
+        which organisations can exchange keys or, more often, agree on a later one.
+
+        now  in the same unit
+        dev  whether it is a trial on this machine
+        """
+        if self.horizon is None:
+            return now // _DAY * _DAY
+        lead, unit = (2 * _MINUTE, max(self.slot, _MINUTE)) if dev else (60 * _MINUTE, _DAY)
+        return -(-(now + lead) // unit) * unit
 
     def text(self, **more: Any) -> str:
         """Return the text of its network.toml; a slot of any length has room for grace and deadline."""
@@ -100,7 +121,7 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
     """Return the network of a plan.
 
     explicit  options of the command that were given: they have to agree with the plan
-    slot      the length that was given, in nanoseconds; needed if the plan has none
+    slot      the length that was given, in nanoseconds; needed if neither the plan nor its model has one
     """
     try:
         plan = read_plan(path)
@@ -121,11 +142,11 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
             "plan again."
         )
     if not plan.has_slot:
-        if slot is None:
+        if slot is None and (network.fitted is None or network.fitted.slot is None):
             raise BadInput(
                 f"'{path}' does not give the length of a slot; give it here (--slot 15m), or plan with --slot."
             )
-        length = slot
+        length = length if slot is None else slot
     _check_model_slot(plan, length, path)
     guarantee, method = network.guarantee_section, network.method
     settings = {

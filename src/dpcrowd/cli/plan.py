@@ -11,12 +11,13 @@ import click
 
 from dpcrowd.cli import options
 from dpcrowd.cli.option_names import notes_with_options
+from dpcrowd.cli.share_width import CommandWithWidth, share_width
 from dpcrowd.errors import BadInput
 
 __all__ = ["plan"]
 
 
-@click.command()
+@click.command(cls=CommandWithWidth)
 @click.option(
     "--level",
     metavar="NAME=N,…",
@@ -58,6 +59,7 @@ __all__ = ["plan"]
     "independently, from 0.05 to 1), one number per server, or a CSV file with the columns server,share or "
     "server,region,share.  [default: those of a network.toml, else equal; uniform for the paper's data sets]",
 )
+@share_width
 @click.option("--users", default="pinned", show_default=True, help="Whether users are pinned to a server, or roaming.")
 @click.option(
     "--observation",
@@ -82,7 +84,11 @@ __all__ = ["plan"]
 )
 @click.option("--lag", default=16, show_default=True, type=int, help="Number of slots by which a record may be late.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of the drawn graph and shares.")
-@click.option("--slot", metavar="15m|1h|…", help="Length of a slot, from 1s to 1d, for packets and bytes per day.")
+@click.option(
+    "--slot",
+    metavar="15m|1h|…",
+    help="Length of a slot, from 1s to 1d, for packets and bytes per day.  [default: that of a process model]",
+)
 @click.option("--goal", metavar="TEXT", help='Error to reach, such as "5% in every region above 1000".')
 @click.option(
     "--solve",
@@ -135,7 +141,9 @@ def plan(
     expected; the total error is the sum of all errors by the sum of all people; intervals are 95% intervals.
     """
     from dpcrowd.cli.console import progress_bar
+    from dpcrowd.sim.adopted import NO_MODEL
     from dpcrowd.sim.export import check_toml_path
+    from dpcrowd.sim.planner.plan import beside_model
     from dpcrowd.sim.planner.plan import plan as make_plan
     from dpcrowd.sim.planner.plot import plot_plan
     from dpcrowd.sim.planner.toml import write_plan
@@ -144,6 +152,10 @@ def plan(
     if settings["slot"] is not None:
         options.live_slot(settings["slot"])
     loading = {name: value for name, value in (("gaps", gaps), ("header", header)) if value is not None}
+    beside = {"--level": level, "--process-var": process_var, "--data": settings["data"]}
+    beside = {option: value for option, value in beside.items() if value is not None}
+    if beside and settings["model"] not in (None, Path(NO_MODEL)):
+        raise BadInput(beside_model(list(beside)))
     if loading and settings["data"] is None:
         raise BadInput(f"--{next(iter(loading))} is for a file of counts; give it with --data FILE, or leave it out.")
     if plot_file is not None:

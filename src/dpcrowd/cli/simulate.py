@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import click
 
 from dpcrowd.cli import options
 from dpcrowd.cli.option_names import notes_with_options
+from dpcrowd.cli.share_width import CommandWithWidth, share_width
 
 __all__ = ["simulate"]
 
@@ -27,47 +27,21 @@ _HIDDEN = "--wide shows RMSE, ACE, bytes, latency, speed, and what users would p
 
 _VIEWS = {
     "nonnegative": "non-negative view of the estimates, with the same total of all regions:",
-    "median": "median view of the estimates, the numbers that are closest most often:",
+    "median": "median view of the estimates, for single small counts:",
 }
+
+_OF_MEDIANS = (
+    "the median view is for reading single small counts, where it is closest most often. Its sums and averages mean "
+    "nothing, and its errors may be larger than those of the estimates where counts are not small, or where a crowd "
+    "has grown since the model."
+)
 
 _ROUNDING = 1e-12  # below it, a number is a 0 that was rounded, such as the consensus error of one common estimate
 
-_OPTIONAL = "--share-width"  # its number may be left out
 _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itself reports, and no guarantee."
 
 
-class _Command(click.Command):
-    """A command with an option whose number may be left out, where click takes a negative number for another option."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_with_negative_numbers(args)))
-
-
-def _with_negative_numbers(args: list[str]) -> Iterator[str]:
-    """Yield the words; a negative number of `--share-width` is a word of its own that begins with a space."""
-    before = ""
-    for word in args:
-        name, equals, value = word.partition("=")
-        if before == _OPTIONAL and _is_negative(word):
-            yield f" {word}"
-        elif name == _OPTIONAL and equals and _is_negative(value):
-            yield from (name, f" {value}")
-        else:
-            yield word
-        before = word
-
-
-def _is_negative(word: str) -> bool:
-    if not word.startswith("-"):
-        return False
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-@click.command(cls=_Command)
+@click.command(cls=CommandWithWidth)
 @click.option(
     "--scheme",
     "schemes",
@@ -106,15 +80,7 @@ def _is_negative(word: str) -> bool:
     "server,region,share.  [default: those of a network.toml, else uniform]",
 )
 @options.composition
-@click.option(
-    _OPTIONAL,
-    type=float,
-    is_flag=False,
-    flag_value=0.1,
-    metavar="[PART]",
-    help="relay: typical relative error of public shares, 0.1 without a number; it then learns the shares of every "
-    "region from records. 0: public shares are right.  [default: that of a network.toml, else 0]",
-)
+@share_width
 @click.option(
     "--graph",
     default="random",
@@ -163,7 +129,8 @@ def _is_negative(word: str) -> bool:
 @click.option(
     "--median",
     is_flag=True,
-    help="Also score the median of what is known of each count: the number that is closest most often.",
+    help="Also score the median of what is known of each count: for single small counts. Elsewhere it may be "
+    "farther off than the estimate.",
 )
 @click.option("--smoothed", is_flag=True, help="relay: also estimate past slots with the records that came later.")
 @click.option(
@@ -290,8 +257,9 @@ def _print_table(result: Any, *, wide: bool) -> None:
     later = [note for note in result.notes if note not in result.first_notes]
     first, notes = ([f"note: {note}" for note in texts] for texts in (result.first_notes, later))
     hidden = [] if wide else [_HIDDEN]
+    medians = [_OF_MEDIANS] if any("median" in row for row in rows) else []
     unreliable = [_UNRELIABLE] if any(row["passes_checks"] is False for row in rows) else []
-    for text in [*unreliable, *first, *_promises(rows), *_heartbeats(rows), *notes, *hidden]:
+    for text in [*unreliable, *first, *_promises(rows), *_heartbeats(rows), *notes, *medians, *hidden]:
         # Lines are wrapped on a terminal; a file gets one line per note.
         out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
 

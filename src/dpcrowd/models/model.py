@@ -20,6 +20,7 @@ from dpcrowd.filters.model import InCommon
 from dpcrowd.filters.tails import NORMAL, Tails
 from dpcrowd.models.printable import check_printable
 from dpcrowd.models.season import LABEL_SLOTS, SeasonKind, SlotTimes, duration_text, timing
+from dpcrowd.models.text import model_text
 
 __all__ = [
     "LEAST_VAR",
@@ -88,9 +89,9 @@ class Scores:
     slots: int
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Model:
-    """A fitted model.
+    """A fitted model; `print` shows what it says.
 
     season      "none", "day", "week", "hour-of-week", "year", or a number of slots
     slot        the length of a slot in microseconds; None: unknown
@@ -149,6 +150,14 @@ class Model:
             check_printable(text, f"'{key}' of {self.file}")
         for region in self.regions:
             check_printable(region.name, f"the name of a region of {self.file}")
+
+    def __repr__(self) -> str:
+        """Return one line; the numbers of all regions and rows of the season would fill many pages."""
+        return f"Model({counted(len(self.regions), 'region')}, season {self.season!r}, {self.span})"
+
+    def __str__(self) -> str:
+        """Return what the model says, in the lines of the table of `dpcrowd fit`."""
+        return model_text(self)
 
     @property
     def quoted_source(self) -> str:

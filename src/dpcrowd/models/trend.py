@@ -43,7 +43,7 @@ class Trend:
 
     change     from the beginning of the span to its end, as a part of what it was at the beginning
     regions    in how many regions it has moved in this direction
-    inhabited  how many regions have people in them
+    inhabited  how many regions have enough people in them to tell
     """
 
     change: float
@@ -57,7 +57,8 @@ class Trend:
         by = f"by about {abs(self.change):.0%}" if self.change < 2.0 else f"to about {1.0 + self.change:.3g} times"
         return (
             f"the counts have {direction} {by} from the beginning of the span to its end, "
-            f"in {self.regions} of {self.inhabited} regions, which is more than lasting deviations explain. A model "
+            f"in {self.regions} of the {self.inhabited} regions with enough people to tell, which is more than lasting "
+            "deviations explain. A model "
             "expects that the level stays, so estimates lag behind a crowd that goes on like this. Fit on a shorter, "
             "recent span (--span), fit again on your own releases as they come in (--releases), or leave the model out "
             "(--learn), and compare."

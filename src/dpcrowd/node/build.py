@@ -17,7 +17,7 @@ from dpcrowd.node.machine import Machine, NetworkView, Revision
 from dpcrowd.node.machine.instructions import StoredRecord
 from dpcrowd.node.machine.revision import RecordTerms, begin_horizon, go_on
 from dpcrowd.node.storage import Storage
-from dpcrowd.node.wire import DEVIATIONS, TIMES_POPULATION, Sign
+from dpcrowd.node.wire import DEVIATIONS, Sign, most_counted
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allocation import per_sample
@@ -90,7 +90,7 @@ def _record_terms(network: NetworkConfig) -> RecordTerms | None:
         offsets=network.offsets,
         moves=guarantee.users == "pinned",
         least=-noise,
-        most=TIMES_POPULATION * network.population * guarantee.sensitivity + noise,
+        most=most_counted(network.population, guarantee.sensitivity) + noise,
         ends=None if guarantee.kind == "window" else network.guarantee_section.horizon_from_slot + guarantee.length,
         shares=_plain_shares(network),
         groups=relay.groups != "off",

@@ -50,7 +50,6 @@ from dpcrowd.schemes.messages import InfoMessages
 __all__ = [
     "DEVIATIONS",
     "FORMAT_1",
-    "TIMES_POPULATION",
     "VERSION",
     "Body",
     "CheckedMessage",
@@ -63,6 +62,7 @@ __all__ = [
     "decode",
     "encode",
     "most_bytes",
+    "most_counted",
     "peek",
     "peek_round",
     "plausible",
@@ -91,7 +91,7 @@ _MOST_SLOTS = _MOST_SAMPLES = 1 << 62
 """Nothing reaches them; numbers beyond could neither be stored nor counted on from."""
 _LARGEST, _LEAST_INFORMATION, _MOST_INFORMATION = 1e24, 1e-60, 1e100
 """Counts stay below 2^52 and epsilon above 1e-9: nothing honest is beyond these, and nothing within them overflows."""
-TIMES_POPULATION = 10.0
+_TIMES_POPULATION = 10.0
 DEVIATIONS = 40.0  # of Laplace noise: one draw in 10^24
 _MOST_IN_MATRIX = 1e8  # a variance of 1e-8 people
 
@@ -468,6 +468,14 @@ def _check_magnitudes(info_vec: Floats, info_mat: Floats, prior: Floats, who: st
         raise MessageRefused("absurd", f"{who} sent numbers that no count of people and no epsilon can give.")
 
 
+def most_counted(population: int, sensitivity: int = 1) -> float:
+    """Return the largest count of a region that is not absurd, apart from noise.
+
+    sensitivity  by how much one person changes the counts of a slot
+    """
+    return _TIMES_POPULATION * population * sensitivity
+
+
 def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
     """Whether a sample could be noisy counts, and its prior an estimate, of this many people.
 
@@ -475,13 +483,13 @@ def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
     """
     if not plausible_sample(message, population):
         return False
-    most = TIMES_POPULATION * population + DEVIATIONS * coarsest
+    most = most_counted(population) + DEVIATIONS * coarsest
     return bool((np.abs(message.prior[message.prior_known]) <= most).all())
 
 
 def plausible_sample(message: InfoMessages, population: int) -> bool:
     """Whether a sample could be noisy counts of this many people, whatever its prior is."""
-    info_mat, most = message.info_mat, TIMES_POPULATION * population
+    info_mat, most = message.info_mat, most_counted(population)
     diagonal = info_mat.ndim == 2
     information = info_mat if diagonal else np.diagonal(info_mat, axis1=1, axis2=2)
     above, below = np.maximum(info_mat, 0.0), np.maximum(-info_mat, 0.0)

@@ -1,4 +1,6 @@
-"""What results of a simulation do not show where nobody is: in most counts, or in some regions all the time."""
+"""What results of a simulation do not show where nobody is, or nearly: in most counts, in some regions all the time, or
+beside noise that is larger than the crowd.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ _MANY = 0.1
 
 
 def empty_notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return remarks on counts that are mostly 0, and on regions that are always empty."""
-    return [*_mostly_empty(config, records), *_empty_regions(config, records)]
+    """Return remarks on estimates that are worse than a guess of 0, and on regions that are always empty."""
+    return [*_worse_than_nobody(config, records), *_empty_regions(config, records)]
 
 
 def _empty_regions(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
@@ -43,19 +45,24 @@ def _empty_regions(config: SimulationConfig, records: Sequence[RunRecords]) -> l
     ]
 
 
-def _mostly_empty(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return a remark if a guess of 0 would be closer than estimates are, since most counts are 0.
+def _worse_than_nobody(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    """Return a remark if a guess of 0, whose total error is 1, would be closer than estimates are.
 
-    That guess has a total error of 1. Where few counts are 0, such an error is noise, which the table shows by itself.
+    Where most counts are 0 that happens to a model that is right, for estimates are means; elsewhere it does not.
     """
     empty = [mean_with_interval(record.empty).mean or 0.0 for record in records if record.empty is not None]
     errors = {record.label: mean_with_interval(record.total_error).mean for record in records}
     worse = [label for label, error in errors.items() if error is not None and error > 1.0]
-    if not worse or max(empty, default=0.0) <= 0.5:
+    if not worse:
         return []
+    closer = f"a guess of 0 everywhere, whose total error is 1, would be closer than {', '.join(worse)}"
+    if max(empty, default=0.0) <= 0.5:
+        return [
+            f"{closer}: these errors are larger than the crowd itself, by noise (a larger epsilon, longer slots or "
+            "fewer and larger regions help, and so does a process model), or by a model of another crowd."
+        ]
     view = "the median view has" if config.median else "--median (in Python: median=True) shows"
     return [
-        f"a guess of 0 everywhere, whose total error is 1, would be closer than {', '.join(worse)}: estimates are "
-        f"expected counts, and most counts here ({max(empty):.0%}) are 0. For each count {view} the number that is "
-        "closest most often."
+        f"{closer}: estimates are expected counts, and most counts here ({max(empty):.0%}) are 0. For each count "
+        f"{view} the number that is closest most often."
     ]

@@ -161,7 +161,9 @@ def checked_source(source: str) -> str:
             )
         check_printable(text, "the source")
         return text
-    problem = "without a letter or digit" if isinstance(value, str) else f"{value!r}, which is not a text"
+    problem = f"{value!r}, which is not a text"
+    if isinstance(value, str):
+        problem = "without a letter or digit" if value.strip() else "empty"
     raise BadInput(
         f"the source is {problem}; say why fitting on these data costs no privacy budget: published data, people whom "
         "the promise does not cover, or earlier releases."

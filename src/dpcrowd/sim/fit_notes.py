@@ -37,6 +37,11 @@ def with_remarks(model: Model, season: SeasonKind, *, releases: bool = False, ma
     notes = list(model.notes)
     if not model.scores.slots:
         notes.append(_unknown_scores(model, releases))
+    elif np.isnan(model.scores.error):
+        notes.append(
+            "nobody was counted in the slots that were held out: errors, which are parts of the counts, are unknown, "
+            "and the coverage is that of intervals around nobody, which says nothing about a crowd."
+        )
     if model.begins is None and season == "auto":
         tried = "only a constant level"
         if made_with:

@@ -39,9 +39,7 @@ from dpcrowd.sim.release_table import ReleaseTable, cut_releases, read_releases
 __all__ = ["fit_releases"]
 
 _EXPORT = "/v1/estimates?smoothed=true&measurements=true of a server of relay"
-_NOT_NEEDED = (
-    "the table has measurements, on which the model was fitted, so the process variance that was given was not used."
-)
+_NOT_NEEDED = "the table has measurements, on which the model was fitted, so the process variance {whose} was not used."
 _FAR_OFF = 3.0
 """How far levels may be off those of the releases, in deviations of a single release."""
 _FEWEST = 3  # slots with a measurement of a region
@@ -185,9 +183,12 @@ def _measurements(
     if process_var is not None:
         _variances(process_var, releases.regions, releases.regions, "process_var")
     model = earlier_model(made_with)
-    if model is None and (made_with is not None or process_var is not None):
-        return releases.measured, None, (_NOT_NEEDED,)
-    return releases.measured, model, ()
+    whose = None
+    if process_var is not None:
+        whose = "that was given"
+    elif model is None and made_with is not None and not isinstance(made_with, Model):
+        whose = f"of '{os.fspath(made_with)}'"
+    return releases.measured, model, () if whose is None else (_NOT_NEEDED.format(whose=whose),)
 
 
 def _group_notes(measured: Bools, present: Bools, in_groups: bool | None) -> list[str]:

@@ -191,22 +191,21 @@ def first_notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list
     return [*([] if in_sample is None else [in_sample]), *_exhausted(config, records)]
 
 
-def observation_note(noise: ObservationNoise, runs: int) -> str:
-    """Return a line that says what the observation noise alone costs."""
+def observation_note(noise: ObservationNoise, runs: int, composition: float = 0.0) -> str:
+    """Return a line that says what the observation noise alone costs.
+
+    composition  how far true shares are from the public ones
+    """
     part = "" if noise.runs == runs else f", in {counted(noise.runs, 'run')} of {runs}"
-    what = "the observation noise alone costs"
-    cost = _errors_text(Errors(noise.are, noise.total_error))
-    if noise.filtered:
-        return (
-            f"{what} {cost}: the error of non-private, a filter with the same process model that hears its neighbours' "
-            f"exact counts{part}; all servers' exact counts together, without a filter, have "
-            f"{_errors_text(noise.together)}."
-        )
-    return (
-        f"{what} {cost}: the error of all servers' exact counts together, without noise or filter{part}; non-private, "
-        "a filter with the same process model that hears its neighbours' exact counts, has "
-        f"{_errors_text(noise.non_private)}."
+    text = (
+        f"the observation noise alone costs {_errors_text(noise.non_private)}: the error of non-private, a filter with "
+        f"the same process model that hears its neighbours' exact counts{part}"
     )
+    if any(error is not None and error >= _ROUNDING for error in vars(noise.together).values()):
+        text += f"; all servers' exact counts together, without a filter, have {_errors_text(noise.together)}"
+    if composition:
+        text += f"; part of it is due to public shares that are wrong (composition {composition:g})"
+    return f"{text}."
 
 
 def _errors_text(errors: Errors) -> str:
@@ -274,9 +273,13 @@ def _slow_records(config: SimulationConfig) -> list[str]:
 
 
 def _uncalibrated(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return remarks on what the diagonal form does not know of several regions."""
-    if config.form != "diagonal" or len(config.data.regions) == 1:
+    """Return remarks on what the diagonal form does not know of several regions, and what the matrix form knows."""
+    if len(config.data.regions) == 1:
         return []
+    moves = any(config.model_of(entrant).transition.ndim == 2 for entrant in config.entrants)
+    if config.form != "diagonal":
+        known = "people move between the regions of these data by a full matrix A, which the matrix form knows."
+        return [known] if moves else []
     remarks = []
     windows = [e for e in config.entrants if e.guarantee is not None and e.guarantee.kind == "window"]
     grouped = [entrant.label for entrant in windows if groups_regions(entrant.scheme)]
@@ -290,7 +293,7 @@ def _uncalibrated(config: SimulationConfig, records: Sequence[RunRecords]) -> li
             f"intervals of {', '.join(grouped)} contain that nobody knows how the sum of a group of regions is divided "
             "among them; they are wide, and with a process model (model=FILE) they need not be."
         )
-    if any(config.model_of(entrant).transition.ndim == 2 for entrant in config.entrants):
+    if moves:
         remarks.append(_of_moves(config, records))
     return remarks
 
@@ -299,7 +302,8 @@ def _of_moves(config: SimulationConfig, records: Sequence[RunRecords]) -> str:
     """Return a remark on people who move between regions: what that costs, as measured, and what is still to try."""
     coverages = {record.label: mean_with_interval(record.coverage95).mean for record in records}
     narrow = [label for label, coverage in coverages.items() if coverage is not None and coverage < _NARROW_COVERAGE]
-    text = "people move between the regions of these data, which the diagonal form cannot follow: its filters are less "
+    text = "people move between the regions of these data by a full matrix A, and the diagonal form predicts that each "
+    text += "region stays as it is (A = 1): its filters are less "
     text += f"accurate, and intervals of {', '.join(narrow)} too narrow" if narrow else "accurate"
     if config.share_width == 0.0:
         return f"{text} (form=matrix can)."

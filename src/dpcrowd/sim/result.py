@@ -129,7 +129,7 @@ class SimulationResult:
     >>> result = dpcrowd.simulate("uniform", servers=4, density=1.0, slots=40, window=10, runs=2, jobs=1)
     >>> result
     SimulationResult of 2 runs
-      uniform: ARE ..., frequency 1
+      uniform: total error ..., coverage ..., ARE ..., MAE ..., frequency 1
     >>> result.summary()[0]["epsilon_paid"]
     {'server': 1.0, 'moving': 1.0, 'roaming': 1.0}
     """
@@ -143,12 +143,18 @@ class SimulationResult:
     first_notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Return one line per scheme; the arrays themselves would fill many pages."""
+        """Return what the command's table begins with, one line per scheme; the arrays would fill many pages."""
         runs = max((len(record.runs) for record in self.records.values()), default=0)
         lines = [f"SimulationResult of {counted(runs, 'run')}"]
         for row in self.summary():
-            errors = (f"{name.upper()} {_format_metric(row[name])}" for name in ("are", "ace"))
-            lines.append(f"  {row['scheme']}: {', '.join(errors)}, frequency {row['frequency']:.3g}")
+            coverage = row["coverage95"]
+            values = [
+                f"total error {_format_metric(row['total_error'])}",
+                f"coverage {'undefined' if coverage is None else f'{coverage:.3g}'}",
+                *(f"{name.upper()} {_format_metric(row[name])}" for name in ("are", "mae")),
+                f"frequency {row['frequency']:.3g}",
+            ]
+            lines.append(f"  {row['scheme']}: {', '.join(values)}")
         return "\n".join(lines)
 
     def __getitem__(self, scheme: str) -> RunRecords:
@@ -265,6 +271,7 @@ class SimulationResult:
         claimed_by                       whose promise it is
         shares                           how they are drawn, or "given"
         exhausted_at, exhausted_servers  of each run: when the budget ran out, and at which share of the servers
+        mae_of_0_to_5, share_of_0_to_5, ...  of each run: the errors by size of region, and the share of such estimates
         """
         columns = self.table()
         names = dict.fromkeys(name for setup in self.setup.values() for name in setup if name != "shares")
@@ -274,14 +281,34 @@ class SimulationResult:
         more["shares"] = [self.setup.get(scheme, {}).get("shares") for scheme in columns["scheme"]]
         exhausted = [entry for record in self.records.values() for entry in _exhausted_by_run(record)]
         more |= {name: [entry[name] for entry in exhausted] for name in ("exhausted_at", "exhausted_servers")}
-        return write_table({**columns, **more}, Path(path))
+        return write_table({**columns, **more, **self._size_columns()}, Path(path))
+
+    def _size_columns(self) -> dict[str, list[float | None]]:
+        """Return the errors by size of region, one column per class and score, with one row per scheme and run."""
+        entries = [
+            [None] * len(SIZES) if by_size is None else errors_by_size(by_size[None])
+            for record in self.records.values()
+            for by_size in ([None] * len(record.runs) if record.by_size is None else record.by_size)
+        ]
+        columns: dict[str, list[float | None]] = {}
+        for number, (least, most) in enumerate(SIZES):
+            size = f"{least}_to_{most}" if most is not None else f"{least}_or_more"
+            for score in ("mae", "share"):
+                classes = (entry[number] for entry in entries)
+                columns[f"{score}_of_{size}"] = [None if one is None else one[score] for one in classes]
+        return columns
 
 
 def _format_metric(metric: dict[str, Any]) -> str:
     if metric["mean"] is None:
         return "undefined"
-    half = "" if metric["ci95"] is None else f" ± {(metric['ci95'][1] - metric['ci95'][0]) / 2:.2g}"
-    return f"{metric['mean']:.4g}{half}"
+    half = "" if metric["ci95"] is None else f" ± {_digits((metric['ci95'][1] - metric['ci95'][0]) / 2, 2)}"
+    return f"{_digits(metric['mean'], 4)}{half}"
+
+
+def _digits(value: float, digits: int) -> str:
+    """Return a number with so many digits; a larger one is rounded to a whole number, and has no exponent."""
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
 def _as_list(values: Floats) -> list[float | None]:

@@ -83,7 +83,7 @@ def simulate(
         parts = _run_parallel(config, shared, where, progress, total)
     merged = [merge_records(records) for records in zip(*parts, strict=True)]
     noise = _observation_noise(config, merged)
-    cost = [] if noise is None else [observation_note(noise, config.runs)]
+    cost = [] if noise is None else [observation_note(noise, config.runs, config.composition or 0.0)]
     return SimulationResult(
         records={record.label: record for record in merged},
         guarantees={entrant.label: promise(config, entrant) for entrant in config.entrants},

@@ -93,7 +93,11 @@ def test_writing_check_ins_as_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
     monkeypatch.setenv("DPCROWD_DATA", str(tmp_path))
     result = run("gowalla", "--out", "days.csv")
-    assert result.output == "wrote days.csv: 3 slots x 2 regions\n"
+    assert result.output == (
+        "wrote days.csv: 3 slots x 2 regions\n"
+        "source: SNAP, Gowalla; E. Cho, S. A. Myers, J. Leskovec, KDD 2011\n"
+        "terms: research use\n"
+    ), "whoever passes the file on has to know the terms"
     assert Path("days.csv").read_text() == "time,5,7\n2009-04-24,2,0\n2009-04-25,0,0\n2009-04-26,0,1\n"
     assert run("gowalla", "--out", "halves.csv", "--slot-length", "12h").exit_code == 0
     assert load("halves.csv").slots == 4
@@ -142,7 +146,8 @@ def test_download_into_the_cache_is_found_again(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("dpcrowd.sim.data.download.fetch", lambda name: series)
     result = run("flu")
     assert result.exit_code == 0, result.output
-    assert "2 slots x 1 region" in result.output
+    assert "2 slots x 1 region\nsource: CDC FluView, ILINet" in result.output
+    assert "terms: US government work; credit CDC\n" in result.output
     assert "DPCROWD_DATA" not in result.output
     assert load("flu").truth(np.random.default_rng(0)).tolist() == [[5], [7]]
     Path("own.csv").write_text("")

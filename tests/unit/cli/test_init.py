@@ -17,6 +17,7 @@ import dpcrowd
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.live.process import check_keys
+from dpcrowd.privacy.units import utc_text
 from ports_support import ports_in_a_row
 
 SERVERS = ["server-1", "server-2", "server-3"]
@@ -88,6 +89,33 @@ def test_grace_and_deadline_fit_into_any_slot(slot: str, tmp_path: Path, capsys:
         assert network.grace_ns > 0
         assert network.deadline_ns > 0
         assert network.grace_ns + network.deadline_ns <= network.clock().length_ns
+
+
+@pytest.mark.parametrize("dev", [True, False])
+@pytest.mark.parametrize("slot", ["2s", "1m", "15m", "1d"])
+def test_a_horizon_begins_ahead(dev: bool, slot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At midnight, as a window does, it was over before the first server could start, and nothing said so."""
+    before = datetime.now(UTC).timestamp()
+    words = ["init", str(tmp_path / "net"), "--scheme", "dpcrowd", "--slot", slot, *(["--dev"] if dev else [])]
+    assert main(words) == 0
+    clock = load_pair(tmp_path / "net" / "server-1" / "node.toml")[1].clock()
+    ahead = clock.epoch_ns / 1e9 - before
+    unit = max(clock.length_ns // 10**9, 60) if dev else 86400
+    assert clock.epoch_ns % (unit * 10**9) == 0, "slots begin at full minutes, quarters of an hour, or midnight"
+    assert (120 if dev else 3600) - 1 <= ahead <= unit + (120 if dev else 3600)
+    out = capsys.readouterr().out
+    begins, ends = (utc_text(clock.opens(slot)) for slot in (0, 100))
+    assert f"The horizon of 100 slots begins at {begins} and ends at {ends}." in out
+    assert _made(capsys, str(tmp_path / "again"), "--scheme", "dpcrowd", "--slot", slot)["epoch"].endswith("Z")
+
+
+def test_a_window_has_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A trial with a window would have nothing to show for minutes."""
+    assert main(["init", str(tmp_path / "net"), "--dev"]) == 0
+    assert "horizon" not in capsys.readouterr().out
+    clock = load_pair(tmp_path / "net" / "server-1" / "node.toml")[1].clock()
+    assert clock.epoch_ns % (86400 * 10**9) == 0
+    assert clock.epoch_ns <= datetime.now(UTC).timestamp() * 1e9
 
 
 def test_advanced_shows_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

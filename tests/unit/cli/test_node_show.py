@@ -70,6 +70,16 @@ def test_what_runs_who_is_away_whose_word_it_is_and_what_was_sent(capsys: pytest
     )
 
 
+def test_what_equal_parts_leave_over_is_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """'2e-09 left' reads like a budget; it pays for nothing."""
+    monkeypatch.setitem(BUDGET, "remaining", 2e-9)
+    assert "budget      ε=0.25 of 1 in the last 10 slots, 0 left" in printed([], capsys)
+    monkeypatch.setitem(BUDGET, "remaining", 0.0123456789)
+    assert "budget      ε=0.25 of 1 in the last 10 slots, 0.012346 left" in printed([], capsys)
+
+
 def test_settings_of_the_crowd_are_shown_where_they_are_stated(capsys: pytest.CaptureFixture[str]) -> None:
     """Estimates of two networks differ by them, and they stood nowhere but in a file on another machine."""
     lines = printed([], capsys, scheme="relay", groups="auto", turnover=0.05, share_width=0.1)

@@ -152,6 +152,17 @@ def test_a_missing_option_is_named_as_it_is_typed(capsys: pytest.CaptureFixture[
     assert "--process-var" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("option", "value"), [("--level", "5"), ("--process-var", "3"), ("--data", "flu")])
+def test_what_stands_beside_a_model_is_named_as_it_is_typed(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All three were named, each twice, whatever was given."""
+    assert main(["plan", "--model", "model.toml", option, value]) == 2
+    err = capsys.readouterr().err
+    assert f"a model was given beside {option}, and has levels and variances of its own; leave {option} out" in err
+    assert [other for other in ("--level", "--process-var", "--data") if other in err] == [option]
+
+
 def test_a_plan_of_nothing_says_what_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever has a model, or a network.toml with one, would look for levels that these have already."""
     assert main(["plan"]) == 2

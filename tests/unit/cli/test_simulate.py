@@ -314,6 +314,9 @@ def test_the_table_fits_a_narrow_terminal(
     for name in ("non-negative view", "median view"):
         (view,) = (number for number, line in enumerate(lines) if line.startswith(name))
         assert lines[view + 1].split() == ["scheme", "total", "error", "MAE"], "a table of its own, not divided"
+    words = " ".join(lines)
+    assert "Its sums and averages mean nothing, and its errors may be larger than those of the estimates" in words
+    assert "closest most often:" not in words, "its MAE may be larger than that of the estimates"
 
 
 @pytest.mark.parametrize(

@@ -406,6 +406,13 @@ def test_regions_that_say_little_start_from_the_model_before(tmp_path: Path) -> 
         fit_releases(table, made_with=elsewhere, season=7)
     plain = fit_releases(table, process_var=3.0, season=7)
     assert "the process variance that was given was not used" in plain.notes[0]
+    network = tmp_path / "network.toml"
+    text = '[network]\nregions = ["r0", "r1"]\n[scheme]\nname = "relay"\nprocess_var = 9.0\n'
+    network.write_text(text, encoding="utf-8")
+    walk = fit_releases(table, made_with=network, season=7)
+    assert f"the process variance of '{network}' was not used" in walk.notes[0], "none was given"
+    bare = fit_releases(table, season=7)
+    assert not any("was not used" in note for note in bare.notes)
 
 
 def test_a_gap_is_crossed_by_prediction() -> None:

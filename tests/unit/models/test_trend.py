@@ -41,7 +41,7 @@ def test_a_crowd_that_grows_or_shrinks_gets_a_note(factor: float, word: str) -> 
     model = dpcrowd.fit(dpcrowd.counts_from_array(counts, regions=["a", "b", "c"]), source="drawn here", season=7)
     note = model.notes[0]
     assert note.startswith(f"the counts have {word} by about ")
-    assert "in 3 of 3 regions" in note
+    assert "in 3 of the 3 regions with enough people to tell" in note
     calm = rng.poisson(LEVELS * week[:, None])
     (note,) = dpcrowd.fit(dpcrowd.counts_from_array(calm, regions=["a", "b", "c"]), source="here", season=7).notes
     assert "is counted from slot 0" in note

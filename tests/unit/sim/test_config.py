@@ -130,7 +130,7 @@ def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
         ({"servers": "6"}, "servers must be a whole number from 2 to 10000000; given 6"),
         ({"jobs": 0}, "jobs must be a whole number of at least 1; leave it out .*; given 0"),
         ({"jobs": -1}, "jobs must be"),
-        ({"shares": [0.5] * 5}, r"shares have shape \(5,\); allowed: one for each of 6 servers"),
+        ({"shares": [0.5] * 5}, r"^5 shares given for 6 servers; give one number per server\.$"),
         ({"shares": [0.5] * 5 + [0.0]}, "share of server 5 is 0; allowed: above 0, at most 1"),
         ({"shares": [0.5] * 5 + [1.5]}, "share of server 5 is 1.5; allowed"),
         ({"shares": [0.5] * 5 + [float("nan")]}, "share of server 5 is nan; allowed"),
@@ -400,10 +400,10 @@ def test_every_result_says_what_the_observation_noise_alone_costs() -> None:
     assert filtered.are == pytest.approx(record.are[:3].mean())
     assert (alone.observation_noise.are, alone.observation_noise.total_error) == (together.are, together.total_error)
     assert alone.notes[-1] == (
-        f"the observation noise alone costs ARE {together.are:.3g} and total error {together.total_error:.3g}: the "
-        "error of all servers' exact counts together, without noise or filter, in 3 runs of 5; non-private, a filter "
-        f"with the same process model that hears its neighbours' exact counts, has ARE {filtered.are:.3g} and total "
-        f"error {filtered.total_error:.3g}."
+        f"the observation noise alone costs ARE {filtered.are:.3g} and total error {filtered.total_error:.3g}: the "
+        "error of non-private, a filter with the same process model that hears its neighbours' exact counts, in 3 runs "
+        f"of 5; all servers' exact counts together, without a filter, have ARE {together.are:.3g} and total error "
+        f"{together.total_error:.3g}."
     )
     assert_same_records(both["uniform"], alone["uniform"])
 
@@ -415,16 +415,25 @@ def test_the_cost_of_the_observation_is_that_of_the_better_estimate() -> None:
     assert (noise.are, noise.total_error, noise.filtered) == (0.2, 0.1, False)
     better = ObservationNoise.of(together, Errors(0.4, 0.05), 3)
     assert (better.are, better.total_error, better.filtered) == (0.4, 0.05, True)
-    text = observation_note(better, 3)
-    assert text.startswith(
-        "the observation noise alone costs ARE 0.4 and total error 0.05: the error of non-private, a"
+
+
+def test_the_line_on_the_observation_noise_begins_with_the_error_of_non_private() -> None:
+    """It had two errors for one thing: 0 in every partitioned run, and another one that was not 0."""
+    for filtered in (Errors(0.4, 0.05), Errors(0.4, 0.5)):
+        text = observation_note(ObservationNoise.of(Errors(0.2, 0.1), filtered, 3), 3)
+        error = f"ARE 0.4 and total error {filtered.total_error}"
+        assert text.startswith(f"the observation noise alone costs {error}: the error of non-private, a")
+        assert text.endswith("exact counts together, without a filter, have ARE 0.2 and total error 0.1.")
+    partitioned = observation_note(ObservationNoise.of(Errors(0.0, 2.8e-17), Errors(0.4, 0.05), 3), 3)
+    assert partitioned.endswith("that hears its neighbours' exact counts."), "2.8e-17 is nobody's error"
+    assert "costs ARE 0 and total error 0.25:" in observation_note(
+        ObservationNoise.of(Errors(0.0, 0.0), Errors(2.8e-17, 0.25), 3), 3
     )
-    assert text.endswith("exact counts together, without a filter, have ARE 0.2 and total error 0.1.")
-    empty = ObservationNoise.of(Errors(0.2, None), Errors(None, None), 3)
-    assert "ARE 0.2: the error of all" in observation_note(empty, 3)
-    assert "has no defined error." in observation_note(empty, 3)
-    rounding = replace(empty, are=2.8e-17, total_error=0.25)
-    assert "costs ARE 0 and total error 0.25:" in observation_note(rounding, 3), "2.8e-17 is nobody's error"
+    wrong = observation_note(ObservationNoise.of(Errors(0.3, 0.1), Errors(0.4, 0.05), 3), 3, 0.5)
+    assert wrong.endswith("total error 0.1; part of it is due to public shares that are wrong (composition 0.5).")
+    empty = observation_note(ObservationNoise.of(Errors(0.2, None), Errors(None, None), 3), 3)
+    assert "costs no defined error: the error of non-private" in empty
+    assert empty.endswith("have ARE 0.2.")
 
 
 def test_a_run_that_would_take_long_is_not_repeated_for_the_observation_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,7 +455,8 @@ def test_results_name_shares_that_differ_by_region_and_do_not_blame_the_model() 
     assert any("; with share_width=0.1, relay learns the others" in note for note in wrong.notes)
     assert any("with share_width=0.1 it learns them" in note for note in wrong.notes)
     assert not any("model does not fit" in note for note in wrong.notes)
-    assert wrong.notes[-1].startswith("the observation noise alone costs ARE 0 and total error 0"), "parts add up"
+    assert "part of it is due to public shares that are wrong (composition 0.5)" in wrong.notes[-1]
+    assert "all servers' exact counts together" not in wrong.notes[-1], "parts add up"
     learned = simulate("relay,duniform", data, share_width=0.1, **settings)
     assert any("relay learns the shares of every region from records" in note for note in learned.notes)
     assert [learned.setup[label]["share_width"] for label in ("relay", "duniform")] == [0.1, None]
@@ -458,11 +468,11 @@ def test_a_list_of_shares_says_how_many_servers_there_are(tmp_path: Path) -> Non
     data = np.full((12, 2), 50)
     for shares in ([0.2, 0.3, 0.5], (0.2, 0.3, 0.5), np.array([0.2, 0.3, 0.5])):
         assert configure("uniform", data, shares=shares, window=5).servers == 3
-    with pytest.raises(BadInput, match="one for each of 4 servers"):
+    with pytest.raises(BadInput, match="3 shares given for 4 servers; give one"):
         configure("uniform", data, shares=[0.2, 0.3, 0.5], servers=4, window=5)
     links = tmp_path / "links.txt"
     links.write_text("0,1\n1,2\n2,3\n", encoding="utf-8")
-    with pytest.raises(BadInput, match="one for each of 4 servers"):
+    with pytest.raises(BadInput, match="3 shares given for 4 servers; give one"):
         configure("uniform", data, shares=[0.2, 0.3, 0.5], graph=links, window=5)
     for wrong in ([], [0.2, [0.3]], np.array(0.5), ["a", "b"], [[0.2, 0.3, 0.4]] * 2):
         with pytest.raises(BadInput):

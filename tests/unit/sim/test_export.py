@@ -31,8 +31,10 @@ def test_csv_gives_the_table_back(result: SimulationResult, tmp_path: Path) -> N
     table = result.table()
     assert list(rows[0])[: len(table)] == list(table)
     assert [row["guarantee"] for row in rows] == ["", "", "finite", "finite", "finite", "finite"]
+    sizes = ["0_to_5", "6_to_50", "51_to_500", "501_or_more"]
     last = ["claimed_by", "shares", "exhausted_at", "exhausted_servers"]
-    assert list(rows[0])[-4:] == last, "readers of earlier files find every column where it was"
+    last += [f"{score}_of_{size}" for size in sizes for score in ("mae", "share")]
+    assert list(rows[0])[-12:] == last, "readers of earlier files find every column where it was"
     assert {row["claimed_by"] for row in rows} == {""}
     assert {row["seed"] for row in rows} == {"0"}, "files of several simulations can be told apart"
     for name, column in table.items():
@@ -68,6 +70,22 @@ def test_the_file_says_of_each_run_when_its_budget_was_exhausted(tmp_path: Path)
     assert [row["exhausted_at"] for row in rows] == ["5.0", "", "", ""]
     assert [row["exhausted_servers"] for row in rows] == ["1.0", "0.0", "0.0", "0.0"]
     assert {row["shares"] for row in rows} == {"partition"}
+
+
+def test_the_file_has_the_errors_by_size_of_region_of_each_run(tmp_path: Path) -> None:
+    """Table and JSON alone had them: whoever reads files could not say for whom a scheme is good."""
+    counts = np.tile([3, 700], (30, 1))
+    result = simulate("uniform", counts, window=10, process_var=1.0, **TINY)
+    with result.write(tmp_path / "runs.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    by_size = result.summary()[0]["by_size"]
+    for name, entry in (("0_to_5", by_size[0]), ("501_or_more", by_size[3])):
+        assert [float(row[f"share_of_{name}"]) for row in rows] == [0.5] * TINY["runs"]
+        assert np.mean([float(row[f"mae_of_{name}"]) for row in rows]) == pytest.approx(entry["mae"])
+    assert {(row["mae_of_6_to_50"], row["share_of_6_to_50"]) for row in rows} == {("", "0.0")}
+    records = {"uniform": replace(result["uniform"], by_size=None)}
+    with replace(result, records=records).write(tmp_path / "old.csv").open(newline="", encoding="utf-8") as file:
+        assert {row["mae_of_0_to_5"] for row in csv.DictReader(file)} == {""}
 
 
 def test_an_existing_file_is_replaced(result: SimulationResult, tmp_path: Path) -> None:

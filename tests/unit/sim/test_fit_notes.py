@@ -38,6 +38,15 @@ def test_independent_steps_do_not(first: float, second: float) -> None:
     assert sum(map(bool, found)) <= 1
 
 
+def test_nobody_at_all_is_no_crowd_that_is_predicted_well() -> None:
+    """It was a coverage of 1 beside an unknown error, without a word on either."""
+    words = "nobody was counted in the slots that were held out"
+    assert [note for note in dpcrowd.fit(np.zeros((60, 4)), source="drawn here").notes if note.startswith(words)]
+    someone = np.zeros((60, 4))
+    someone[::7, 2] = 5.0
+    assert not [note for note in dpcrowd.fit(someone, source="drawn here").notes if note.startswith(words)]
+
+
 def test_a_short_or_constant_series_has_no_such_note() -> None:
     """A division by nothing would be a warning, and an error here."""
     assert notes_of(np.zeros((60, 4))) == []

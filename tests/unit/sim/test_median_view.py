@@ -72,11 +72,15 @@ def test_the_model_alone_has_a_median_view_and_a_note() -> None:
     assert "--median (in Python: median=True) shows" in note
 
 
-def test_no_note_where_noise_alone_is_larger_than_the_crowd() -> None:
-    """It would say that most counts are 0 where none is; nor is there a note where estimates are closer than 0."""
+def test_noise_that_is_larger_than_the_crowd_gets_another_note() -> None:
+    """No note said that nobody would have been closer; one on counts of 0 would be wrong where none is."""
     noisy = dpcrowd.simulate("uniform", sparse(6.0) + 1, epsilon=0.01, **SETTINGS)
     assert noisy.summary()[0]["total_error"]["mean"] > 1.0
-    assert not closer_notes(noisy)
+    (note,) = closer_notes(noisy)
+    assert note.startswith(
+        f"{CLOSER}uniform: these errors are larger than the crowd itself, by noise (a larger epsilon"
+    )
+    assert "most counts" not in note
     few = np.zeros((60, 4), dtype=np.int64)
     few[:, 0] = 5000
     close = dpcrowd.simulate("uniform", few, epsilon=10.0, **SETTINGS)

@@ -22,13 +22,17 @@ def test_what_moves_cost_is_said_as_measured() -> None:
     notes = {}
     for learn in (True, False):
         result = simulate("relay", "multi-linear", learn=learn, **settings)
-        (note,) = (note for note in result.notes if note.startswith("people move between the regions"))
+        (note,) = (note for note in result.notes if "people move between" in note)
+        assert "by a full matrix A, and the diagonal form predicts that each region stays as it is (A = 1)" in note
         assert ("intervals of relay too narrow" in note) == (result.summary()[0]["coverage95"] < 0.94)
         notes[learn] = note
     assert notes[True].endswith("its filters are less accurate.")
     assert notes[False].endswith("intervals of relay too narrow (learn=True makes them wider).")
     without = simulate("relay", "multi-linear", **{**settings, "share_width": None, "reach": 1})
     assert any(note.endswith("(form=matrix can).") for note in without.notes)
+    matrix = simulate("relay", "multi-linear", **{**settings, "share_width": None, "reach": 1}, form="matrix")
+    (note,) = (note for note in matrix.notes if "people move between" in note)
+    assert note.endswith("which the matrix form knows.")
 
 
 @pytest.mark.slow

@@ -205,18 +205,30 @@ def test_a_network_made_from_a_plan_predicts_what_was_planned(
     assert "deviation = [{:.6g}, {:.6g}]".format(*deviation) in text
 
 
+def test_a_plan_has_the_slots_of_its_model(town: Path, tmp_path: Path) -> None:
+    """It was planned with one hop per slot and reach 1, and the file had no slot, though servers accept one only."""
+    settings: dict[str, Any] = {"servers": 4, "graph": "ring", "window": 48, **QUICK}
+    bare, given = (plan(model=town / "model.toml", slot=slot, **settings) for slot in (None, "1h"))
+    assert (bare.request.slot, bare.request.hops_per_slot, bare.reach) == (3600.0, "all", given.reach)
+    assert toml_text(bare, tmp_path) == toml_text(given, tmp_path)
+    assert [remark for remark in bare.remarks if remark not in given.remarks] == ["taken from model.toml: slots of 1h."]
+
+
 def test_init_checks_the_model_of_a_plan(town: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A network that no server would load must not be written."""
     copy = tmp_path / "copy"
     shutil.copytree(town, copy)
     settings: dict[str, Any] = {"servers": 4, "graph": "ring", "window": 48, **QUICK}
     file = write_plan(plan(model=copy / "model.toml", **settings), copy / "plan.toml")
-    for options, words in (
-        (["--slot", "30m"], "--slot is 30m, but the model "),
-        ([], "does not give the length of a slot"),
-    ):
-        assert main(["init", str(tmp_path / "net"), "--plan", str(file), *options]) == 2
-        assert words in capsys.readouterr().err
+    assert main(["init", str(tmp_path / "net"), "--plan", str(file), "--slot", "30m"]) == 2
+    assert f"--slot is 30m, but '{file}' has slots of 1h" in capsys.readouterr().err
+    earlier = file.read_text(encoding="utf-8").replace('slot = "1h"\n', "")  # plans did not know the model's slot
+    file.write_text(earlier, encoding="utf-8")
+    assert main(["init", str(tmp_path / "net"), "--plan", str(file), "--slot", "30m"]) == 2
+    assert "--slot is 30m, but the model " in capsys.readouterr().err
+    assert main(["init", str(tmp_path / "earlier"), "--plan", str(file)]) == 0
+    assert load_network(tmp_path / "earlier" / "network.toml").general.slot == 3600 * 10**9
+    capsys.readouterr()
     model = copy / "model.toml"
     model.write_text(model.read_text(encoding="utf-8").replace("the town's own survey", ""), encoding="utf-8")
     assert main(["init", str(tmp_path / "net"), "--plan", str(file), "--slot", "1h"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,8 +154,17 @@ def test_a_result_prints_as_a_few_lines(result: SimulationResult) -> None:
     lines = repr(result).splitlines()
     assert lines[0] == "SimulationResult of 4 runs"
     assert len(lines) == 4
-    assert lines[2].startswith(f"  fast: ARE {result['fast'].are.mean():.4g} ± ")
+    fast = result["fast"]
+    assert lines[2].startswith(f"  fast: total error {fast.total_error.mean():.4g} ± ")
+    assert f", coverage {fast.coverage95.mean():.3g}, ARE {fast.are.mean():.4g} ± " in lines[2]
+    assert f", MAE {fast.mae.mean():.4g} ± " in lines[2]
+    assert "e+" not in repr(result), "errors of hundreds of people are whole numbers"
+    assert "coverage undefined, ARE 0 ± 0" in repr(_result(_record("a", [0, 0])))
     assert "±" not in repr(simulate("fast", **{**TINY, "runs": 1}))
+
+
+def _result(record: RunRecords) -> SimulationResult:
+    return SimulationResult({record.label: replace(record, coverage95=np.array([np.nan, np.nan]))}, {}, ())
 
 
 def test_scores_are_those_of_all_estimates() -> None:

@@ -18,6 +18,7 @@ from dpcrowd.filters.persistence import are_partitioned
 from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.node.config.links import refuse_duplicates
 from dpcrowd.node.config.sections import PROCESS_VAR, ServerSection, usual_send_offset
+from dpcrowd.node.wire import most_counted
 from dpcrowd.privacy.units import utc_text
 from dpcrowd.sampling.schedule import all_meet
 from dpcrowd.schemes.meetings import never_meet
@@ -228,7 +229,10 @@ def _check_model(network: NetworkConfig) -> None:
     method = network.method
     if method.model is None:
         if method.process_var is None:
-            raise InvalidValue("scheme.process_var", f"missing; needed: {PROCESS_VAR}.")
+            raise InvalidValue(
+                "scheme.process_var",
+                f'missing; needed: {PROCESS_VAR}, or a process model instead: model = "model.toml".',
+            )
         return
     if method.process_var is not None or method.transition != 1.0:
         name = "transition" if method.process_var is None else "process_var"
@@ -334,13 +338,22 @@ def _questionable_schedule(network: NetworkConfig) -> Iterator[str]:
 
 
 def _questionable_levels(network: NetworkConfig, fitted: Model) -> Iterator[str]:
-    """Yield that a model expects more people than there are, or none that deviate from it."""
+    """Yield that a model expects counts that are refused as absurd, or no deviations."""
     regions = [region for region in fitted.regions if region.name in network.regions]
-    level, most = sum(region.level for region in regions), network.population * network.guarantee().regions_per_slot
-    if level > most:
+    course = network.model().course
+    assert course is not None
+    # Relay's records are refused for what a server counts, and other samples for what they say of the population.
+    counts_shares = network.method.name == Relay.name
+    share = network.shares.max(axis=0) if counts_shares else 1.0
+    limit = most_counted(network.population, network.guarantee().sensitivity if counts_shares else 1)
+    largest = course.profile.max(axis=0) * share
+    place = int(largest.argmax())
+    if largest[place] > limit:
+        who = "one server to count" if counts_shares else "estimates of"
         yield (
-            f"the model expects {level:,.0f} people per slot, but the population is {network.population:,}: records "
-            "of such a crowd may be refused as absurd. One of the two is wrong, or the model is of another network."
+            f"the model expects {who} up to {largest[place]:,.0f} people in region '{network.regions[place]}', but the "
+            f"population is {network.population:,}, and more than {limit:,.0f} are refused as absurd. One of the two "
+            "is wrong, or the model is of another network."
         )
     fixed = [region.name for region in regions if region.variance == 0]
     if fixed:

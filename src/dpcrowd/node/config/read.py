@@ -259,7 +259,7 @@ def _explain(error: msgspec.ValidationError, raw: Any, kind: Any) -> tuple[str, 
         path = f"{path}.{missing[1]}".strip(".")
     allowed, secret = _allowed(kind, path)
     if missing:
-        return path, f"missing; needed: {allowed or 'a value'}."
+        return path, f"missing; needed: {allowed or 'a value'}.{_beside_plural(raw, path)}"
     value = _value_at(raw, path)
     if allowed:
         if secret:
@@ -274,6 +274,14 @@ def _plural(kind: Any, path: str) -> str:
     table, _, name = path.rpartition(".")
     allowed, _ = _allowed(kind, f"{path}s")
     return f" A table belongs in '{name}s', beside '{name}'." if allowed not in ("", _allowed(kind, table)[0]) else ""
+
+
+def _beside_plural(raw: Any, path: str) -> str:
+    """Say that a setting, such as `share`, is needed beside its table, such as `shares`, if that is there."""
+    table, _, name = path.rpartition(".")
+    values = _value_at(raw, table)
+    is_there = isinstance(values, dict) and f"{name}s" in values
+    return f" '{name}s' stands beside '{name}', and not in its place." if is_there else ""
 
 
 def _nearest(allowed: str, value: Any) -> str:

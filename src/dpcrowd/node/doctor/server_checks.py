@@ -159,11 +159,19 @@ def check_map(node: NodeConfig, network: NetworkConfig) -> Iterator[Finding]:
         yield passed("map", f"'{path}' has the shapes of the regions.")
 
 
+def _most_people(network: NetworkConfig) -> float:
+    """Return the population, or what a process model expects in the busiest part of its season if that is more."""
+    course = network.model().course
+    if course is None:
+        return network.population
+    return max(network.population, float(course.profile.sum(axis=1).max()) / network.guarantee().regions_per_slot)
+
+
 def check_ingest(node: NodeConfig, network: NetworkConfig) -> Iterator[Finding]:
     """Check that the people who can be at this server in one slot fit into its limits, from public numbers alone."""
     if node.ingest.accepts != "checkins":
         return
-    people = math.ceil(network.population * network.server(node.server).counted_share)
+    people = math.ceil(_most_people(network) * network.server(node.server).counted_share)
     room = node.ingest.journal_limit // (_ROW_BYTES * _CHECKINS)
     if people > room:
         text = (

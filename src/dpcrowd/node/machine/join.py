@@ -37,7 +37,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.instructions import Instruction, RefuseMessage, Report
 from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.revision import NetworkView
-from dpcrowd.node.wire import DEVIATIONS, TIMES_POPULATION
+from dpcrowd.node.wire import DEVIATIONS, most_counted
 from dpcrowd.schemes.relay_join import FinalisedState, most_trusted
 from dpcrowd.schemes.server import Server
 
@@ -291,7 +291,7 @@ def fits(server: Server, view: NetworkView) -> bool:
 def _plausible(state: FinalisedState, view: NetworkView, records: Records) -> FinalisedState:
     """Return a state whose estimates suit the population and whose accounts began when all did; refuse any other."""
     if view.population is not None:
-        most = TIMES_POPULATION * view.population + DEVIATIONS * view.coarsest
+        most = most_counted(view.population) + DEVIATIONS * view.coarsest
         if state.largest() > most:
             raise BadInput(f"a finalised state of up to {state.largest():.0f} people; allowed: {most:.0f}.")
     if not _is_public(int(state.since), int(state.slot), records):

@@ -253,7 +253,7 @@ def go_on(revision: Revision, state: bytes, before: Revision | None, account: Ac
     server = revision.make_server(account)
     try:
         server.restore(state)
-        return server, f"goes on after slot {server.slot}."
+        return server, f"the estimates go on after slot {server.slot}."
     except BadInput as error:
         server, reason = revision.make_server(account), str(error)
     if before is not None:
@@ -264,8 +264,8 @@ def go_on(revision: Revision, state: bytes, before: Revision | None, account: Ac
             places = [old.get(region) for region in names]
             anew = server.take_over(state, before.make_server(account), places, origins)
             new = len(set(names) - old.keys())
-            text = f"goes on after slot {server.slot}" + (f"; {new} new regions" if new else "")
-            return server, text + (f"; begins to learn anew: {' and '.join(anew)}." if anew else ".")
+            text = f"the estimates go on after slot {server.slot}" + (f"; {new} new regions" if new else "")
+            return server, text + (f"; filters begin to learn anew: {' and '.join(anew)}." if anew else ".")
         except BadInput as error:
             server, reason = revision.make_server(account), str(error)
     return server, f"estimates begin anew, what was spent stays spent. The reason: {reason}"

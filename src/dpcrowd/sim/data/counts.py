@@ -246,9 +246,19 @@ def _numbered(table: Table) -> bool:
     return len(table.header) > 1 and len(cells) > 1 and cells in counted
 
 
+def _separators(table: Table) -> str:
+    """Say what separates columns, to whoever has a file of a single one."""
+    if len(table.header) > 1 or table.file.lower().endswith(".parquet"):
+        return ""
+    return " Columns of a CSV file are separated by commas, semicolons or tabs."
+
+
 def _region_names(table: Table, columns: Sequence[int]) -> tuple[str, ...]:
     if not columns:
-        raise BadInput(f"{table.file} has no region columns beside '{table.header[0]}'; expected one for each region.")
+        raise BadInput(
+            f"{table.file} has no region columns beside '{table.header[0]}'; expected one for each "
+            f"region.{_separators(table)}"
+        )
     names = tuple(table.header[column] for column in columns)
     for column, name in zip(columns, names, strict=True):
         if not name:
@@ -298,6 +308,12 @@ def _blank_cells(table: Table, columns: Sequence[int]) -> BadInput:
     )
 
 
+_COMMA = (
+    " A comma is read neither as a decimal point nor as a separator of thousands: write 1000, or 0.5 together with "
+    "--round."
+)
+
+
 def _count(cell: Cell, table: Table, row: int, column: int, round_counts: bool) -> int:
     where = table.where(row, column)
     text = str(cell).strip()
@@ -306,7 +322,8 @@ def _count(cell: Cell, table: Table, row: int, column: int, round_counts: bool) 
     number = _plain_int(text)
     if number is None:
         if not is_number(text):
-            raise BadInput(f"{where} is '{text}', not a count; allowed: whole numbers from 0.")
+            comma = _COMMA if "," in text and is_number(text.replace(",", "")) else ""
+            raise BadInput(f"{where} is '{text}', not a count; allowed: whole numbers from 0.{comma}")
         value = float(text)
         if math.isinf(value) or abs(value) > LARGEST:
             raise BadInput(f"{where} is {text}, too large for a count; allowed: 0 to 2^53.")

@@ -109,7 +109,8 @@ def read_shares(path: str | os.PathLike[str]) -> ShareFile:
     header = [name.strip().lower() for name in next(lines, [])]
     if set(header) not in _COLUMNS or len(set(header)) < len(header):
         raise BadInput(
-            f"'{where}' has the columns {','.join(header) or '(none)'}; allowed: server,share, or server,region,share."
+            f"'{where}' has the columns {','.join(header) or '(none)'}; allowed: server,share, or server,region,share, "
+            "separated by commas, semicolons or tabs."
         )
     values: dict[tuple[str, str | None], float] = {}
     for row in lines:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Shares
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.filters.persistence import are_partitioned
 
 __all__ = [
@@ -104,6 +104,9 @@ def checked_shares(
     if regions is not None and values.shape == (servers, regions) and values.shape != (slots, servers):
         values = values[None]
     by_region = values.ndim == 3 and values.shape == (1, servers, regions or values.shape[2])
+    if values.ndim == 1 and len(values) != servers:
+        number = counted(len(values), "share")
+        raise BadInput(f"{number} given for {counted(servers, 'server')}; give one number per server.")
     if values.shape not in ((servers,), (slots, servers)) and not by_region:
         more = "" if regions is None else f", or one for each of their {regions} regions, ({servers}, {regions})"
         raise BadInput(

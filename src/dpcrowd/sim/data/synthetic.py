@@ -82,11 +82,7 @@ def multi_linear(slots: int | None = None) -> SyntheticData:
     transition = (1 - MULTI_MOVING) * np.eye(d) + MULTI_MOVING * markov_matrix(d, MARKOV_SEED)
     process = ProcessModel.of(transition, np.square(MULTI_SPREAD * np.array(MULTI_START)))
     names = tuple(f"region-{k}" for k in range(1, d + 1))
-    note = (
-        "people move between regions by a full matrix A: the matrix form of the filter knows it, the diagonal form "
-        "predicts that each region stays as it is (A = 1)."
-    )
-    return _build("multi-linear", names, MULTI_START, process, MULTI_TUNING, (note,), slots)
+    return _build("multi-linear", names, MULTI_START, process, MULTI_TUNING, (), slots)
 
 
 def markov_matrix(d: int, seed: int) -> RegionMatrix:

@@ -45,8 +45,6 @@ def adopt_settings(
             adopted.append(name)
         elif not same_setting(explicit[name], value):
             replaced.append((f"{name} {setting_text(explicit[name])}", f"{name} {setting_text(value)}"))
-    if file.crowd.get("share_width") and merged.get("reach") is None:
-        merged["reach"] = "all"  # servers that learn shares need every record
     remarks = []
     if file.scheme not in (None, Relay.name):
         remarks.append(f"'{file.path}' has scheme {file.scheme!r}; what is predicted here is relay's.")

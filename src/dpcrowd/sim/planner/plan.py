@@ -36,14 +36,14 @@ from dpcrowd.sim.planner.groups import GroupsPlan, plan_groups
 from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of, guarantee_of, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
 from dpcrowd.sim.planner.request import EQUAL, Levels, PlanRequest, levels_of_model, read_levels
-from dpcrowd.sim.planner.share_width import planned_share_width, with_meetings
+from dpcrowd.sim.planner.share_width import ShareWidth, adopt_share_width, planned_share_width, with_meetings
 from dpcrowd.sim.planner.skewed import with_held_out_error
 from dpcrowd.sim.planner.solve import Solution, Variable, solve
 from dpcrowd.sim.planner.text import percent, short_text
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
 from dpcrowd.sim.topology import Networks
 
-__all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "plan"]
+__all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "beside_model", "plan"]
 
 _HARDLY_BETTER = 0.98
 """Records that leave more than this part of the total error of a process model hardly gain anything over it."""
@@ -123,8 +123,8 @@ class NetworkPlan:
     remarks         what cannot be reached, and what the plan assumes
     server_names    those of a network.toml or of a file of shares; None: the servers have no names yet
     groups          what is predicted of small regions that share one draw of noise
-    share_width     typical relative error of public shares, as a network.toml states it; None: it does not, or this
-                    network could not learn them
+    share_width     typical relative error of public shares, as it was given, or as a network.toml states it; None: it
+                    does not, or this network could not learn them
     model           the process model that servers know, if any
     model_error     the total error of that model alone, without any record; None without a model
     """
@@ -216,6 +216,7 @@ def plan(
     model: Model | str | os.PathLike[str] | None = None,
     samples: int | None = None,
     reach: Hops | None = None,
+    share_width: float | None = None,
     slot: str | float | None = None,
     goal: str | None = None,
     solve_for: Variable | None = None,
@@ -235,7 +236,9 @@ def plan(
                  beforehand; default: that of a network.toml, unless level, Q or data are given, or model="none"
     samples      per window or horizon; default: the best number
     reach        hops that records travel, or "all"; default: the recommended number
-    slot         the length of a slot ("15m", or seconds), for traffic per day
+    share_width  typical relative error of the shares, such as 0.1: servers then learn them, with meetings, and every
+                 record has to reach all of them; default: that of a network.toml, else 0: shares are right
+    slot         the length of a slot ("15m", or seconds), for traffic per day; default: that of a process model
     goal         such as "5% in every region above 1000"
     solve_for    "epsilon", "slot" or "servers": the least one that reaches the goal
     shares       "equal" (equal parts, every user at one server), "partition" (drawn, they sum to 1), "uniform" (drawn
@@ -278,21 +281,20 @@ def plan(
         arguments, remarks = adopt_settings(file, arguments, without)
         level, other_regions = name_levels(level, file)
         remarks += other_regions
-    remarks += model_remarks
+    remarks += [*model_remarks, *_adopt_slot(arguments, fitted)]
+    width = adopt_share_width(share_width, file, arguments)
     samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
     if fitted is None:
         known_data, read_how = _loaded(data, loading)
         levels = read_levels(level, process_var, known_data, seed=settings.get("seed") or 0)
     else:
         _refuse_beside_model(level, process_var, data)
-        regions, read_how = _regions_of_model(fitted, file)
-        levels = levels_of_model(fitted, regions, arguments["slot"])
-        levels = with_held_out_error(levels, levels_of_model(fitted, (), arguments["slot"]), fitted.scores.past)
+        levels, read_how = _expected_levels(fitted, file, arguments["slot"])
     remarks += read_how
     names = _read_shares(arguments, levels, file)
     values = {name: value for name, value in arguments.items() if value is not None}
     values = _defaults(_is_of_paper(data), values.get("slot")) | values
-    request = with_meetings(PlanRequest(levels=levels, graph=os.fspath(graph), **values), file, reach)
+    request = with_meetings(PlanRequest(levels=levels, graph=os.fspath(graph), **values), width, reach)
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
     if fitted is not None:
@@ -314,7 +316,7 @@ def plan(
         texts = [None if target is None else advice_on_goal(request, prediction, target)]
         texts.append(advice_on_hidden(request, prediction))
         remarks += [f"{text}." for text in texts if text is not None]
-    assembled = _assemble(request, prediction, target, solution, remarks, epsilons, names, file)
+    assembled = _assemble(request, prediction, target, solution, remarks, epsilons, names, width)
     return replace(assembled, model=known)
 
 
@@ -397,6 +399,14 @@ def _known_model(
     return KnownModel(fitted, None if isinstance(model, Model) else Path(model)), remarks
 
 
+def _adopt_slot(arguments: dict[str, Any], model: Model | None) -> list[str]:
+    """Give the arguments the slot length of a model, if they have none: a network with it can have no other."""
+    if model is None or model.slot is None or arguments["slot"] is not None:
+        return []
+    arguments["slot"] = model.slot / SECOND
+    return [f"taken from {model.file}: slots of {duration_text(model.slot)}."]
+
+
 def _unchecked_times(model: Model, slot: float | None) -> list[str]:
     """Return remarks on what cannot be checked of a model that was fitted on data without times."""
     remarks = []
@@ -411,13 +421,25 @@ def _unchecked_times(model: Model, slot: float | None) -> list[str]:
     return remarks
 
 
+def beside_model(names: Sequence[str]) -> str:
+    """Return why these settings are refused beside a model."""
+    them = " and ".join(names)
+    return f"a model was given beside {them}, and has levels and variances of its own; leave {them} out, or the model."
+
+
+def _expected_levels(model: Model, file: NetworkFile | None, slot: float | None) -> tuple[Levels, list[str]]:
+    """Return what a model expects of the regions of a file, or of its own, and how it was read."""
+    regions, read_how = _regions_of_model(model, file)
+    levels = levels_of_model(model, regions, slot)
+    return with_held_out_error(levels, levels_of_model(model, (), slot), model.scores.past), read_how
+
+
 def _refuse_beside_model(level: object | None, process_var: object | None, data: object | None) -> None:
     """Refuse levels, variances or data beside a model, which has its own."""
-    if level is not None or process_var is not None or data is not None:
-        raise BadInput(
-            "a model was given, which has levels and variances of its own; leave level, process_var and data out "
-            "(--level, --process-var, --data)."
-        )
+    given = {"level": level, "process_var": process_var, "data": data}
+    names = [name for name, value in given.items() if value is not None]
+    if names:
+        raise BadInput(beside_model(names))
 
 
 def _regions_of_model(model: Model, file: NetworkFile | None) -> tuple[tuple[str, ...], list[str]]:
@@ -438,9 +460,9 @@ def _assemble(
     remarks: list[str],
     epsilons: Sequence[float] | None,
     names: tuple[str, ...] | None,
-    file: NetworkFile | None,
+    width: ShareWidth,
 ) -> NetworkPlan:
-    config = config_of(request)
+    config, file = config_of(request), width.file
     static = None if config.network.dynamic else _links(request)
     values = [request.epsilon * factor for factor in _EPSILON_FACTORS] if epsilons is None else list(epsilons)
     by_epsilon = [
@@ -451,15 +473,14 @@ def _assemble(
     by_reach.append(by_reach.pop(0))  # "all" comes last
     facts = facts_of(request, prediction.reach)
     # Groups need one share per server, and relay refuses them together with shares that it learns.
-    learns_shares = file is not None and bool(file.crowd.get("share_width"))
-    groups = None if request.has_shares_by_region or learns_shares else plan_groups(facts, prediction)
+    groups = None if request.has_shares_by_region or width.value else plan_groups(facts, prediction)
     if groups is not None:
         grouping_file = file.path if file is not None and file.crowd.get("groups") == "auto" else None
         groups = replace(groups, in_use=grouping_file is not None)
         known = facts.model.course is not None
         remark = groups.remark(len(request.levels), known, grouping_file, facts.model.region_correlation)
         remarks = remarks if remark is None else [*remarks, remark]
-    width, width_remarks = planned_share_width(file, request, prediction)
+    learned, width_remarks = planned_share_width(width, request, prediction)
     remarks = [*remarks, *_gain_over_model(prediction, by_epsilon), *width_remarks]
     return NetworkPlan(
         request=request,
@@ -484,7 +505,7 @@ def _assemble(
         remarks=(*remarks, *overlap_notes(config)),
         server_names=names,
         groups=groups,
-        share_width=width,
+        share_width=learned,
         model_error=prediction.model_error,
     )
 

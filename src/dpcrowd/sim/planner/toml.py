@@ -7,7 +7,6 @@ keys; and the links, if the planned network draws them anew in every slot.
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ from dpcrowd.models.season import SECOND
 from dpcrowd.models.season import duration_text as length_text
 from dpcrowd.sim.export import check_toml_path, refuse_failed_write
 from dpcrowd.sim.planner.plan import NetworkPlan
-from dpcrowd.sim.planner.request import EQUAL, Levels
+from dpcrowd.sim.planner.population import planned_population
+from dpcrowd.sim.planner.request import EQUAL
 from dpcrowd.sim.planner.solve import duration_text
 
 __all__ = ["missing_for_init", "toml_text", "write_plan"]
-
-_ROUNDING = 1e-6  # a sum of levels that is a whole number but for its last bits stays what it is
 
 
 def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
@@ -48,7 +46,7 @@ def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
     lines += [] if remark is None else [f"# {remark}"]
     network: dict[str, Any] = {} if request.slot is None else {"slot": duration_text(request.slot)}
     network |= {
-        "population": _population(request.levels),
+        "population": planned_population(request),
         "regions": list(request.levels.regions),
     }
     lines += _section("[network]", network)
@@ -127,14 +125,6 @@ def write_plan(plan: NetworkPlan, path: str | Path) -> Path:
 def _has_groups(plan: NetworkPlan) -> bool:
     """Whether the network groups small regions: it does already, or it is recommended."""
     return plan.groups is not None and (plan.groups.in_use or plan.groups.recommended == "auto")
-
-
-def _population(levels: Levels) -> int:
-    """Return the size of the largest crowd that is expected, which in a season is that of its busiest part."""
-    largest = sum(levels.level)
-    if levels.season is not None:
-        largest = max(largest, float(levels.season.level.sum(axis=1).max()))
-    return max(1, math.ceil(largest - _ROUNDING))
 
 
 def _process(plan: NetworkPlan, folder: str | os.PathLike[str]) -> tuple[dict[str, Any], str | None]:

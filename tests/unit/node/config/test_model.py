@@ -15,11 +15,14 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.models.file import write_model
 from dpcrowd.models.model import LONGEST_SOURCE
-from dpcrowd.node.config import digest, load_network, parse_network
+from dpcrowd.node.build import view_of
+from dpcrowd.node.config import NetworkConfig, digest, load_network, parse_network
 from dpcrowd.node.config.read import network_text
 from dpcrowd.node.config.revision import check_next
 from dpcrowd.node.config.samples import sample_network
 from dpcrowd.node.live.status import network_status
+from dpcrowd.node.wire import plausible_sample
+from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.fit import fit
 
@@ -115,13 +118,43 @@ def test_the_promise_quotes_the_operators_and_says_when_they_are_right(tmp_path:
     assert "a release that nobody has paid for" in promise
 
 
+def with_population(network: NetworkConfig, population: int) -> NetworkConfig:
+    return msgspec.structs.replace(network, general=msgspec.structs.replace(network.general, population=population))
+
+
+@pytest.mark.parametrize("scheme", ["relay", "dpcrowd-w"])
+def test_a_model_is_questioned_where_records_are_refused(scheme: str, tmp_path: Path) -> None:
+    """A model of 398 people beside a population of 392 was said to be wrong in every log, and nothing was refused."""
+    options: dict[str, Any] = {} if scheme == "dpcrowd-w" else {"samples": 10, "reach": "all", "interval": None}
+    network = load_network(write(tmp_path, scheme=scheme, **options))
+    course = network.setting(network.servers[0].name).model.course
+    assert course is not None
+    for population in range(1, 8):
+        one = with_population(network, population)
+        view = view_of(one, one.servers[0].name, lambda *parts: b"")
+        if view.records is None:
+            ones = np.ones((1, len(one.regions)))
+            sample = InfoMessages(
+                np.ones(1, dtype=np.bool_), course.profile[:1] * 1e9, ones * 1e9, ones, ones.astype(np.bool_)
+            )
+            refused = not plausible_sample(sample, population)
+        else:
+            margin = -view.records.least  # for noise
+            refused = not view.records.is_plausible(one.shares.max() * course.profile[0] + margin)
+        assert any("refused as absurd" in text for text in one.warnings()) == refused
+
+
 def test_levels_and_variances_that_cannot_be_are_noted(tmp_path: Path) -> None:
     """A model of another town, or one that was written by hand, would be used without a word."""
     path = write(tmp_path)
     network = load_network(path)
     assert not [text for text in network.warnings() if "model" in text and ("population" in text or "= 0" in text)]
-    small = msgspec.structs.replace(network, general=msgspec.structs.replace(network.general, population=20))
-    assert any("people per slot, but the population is 20" in text for text in small.warnings())
+    assert not [text for text in with_population(network, 150).warnings() if "population" in text], "200 are expected"
+    tiny = with_population(network, 1)
+    assert any(
+        "estimates of up to 52 people in region" in text and "more than 10 are refused" in text
+        for text in tiny.warnings()
+    )
     model = tmp_path / "model.toml"
     flat = re.sub(r"\nvariance = [0-9.e-]+", "\nvariance = 0.0", model.read_text(encoding="utf-8"))
     model.write_text(flat, encoding="utf-8")

@@ -325,6 +325,15 @@ def test_wrong_shares_by_region_are_refused(shares: dict[str, float], words: str
         network_of(_with_shares(["north", "south"], **shares))
 
 
+def test_shares_by_region_stand_beside_a_share() -> None:
+    """A page of the documentation had them in its place, and 'missing' does not say that both are needed."""
+    plain = _with_shares(["north", "south"])
+    del plain["server"][0]["share"]
+    words = "share .*: missing; needed: above 0 and at most 1. 'shares' stands beside 'share', and not in its place."
+    with pytest.raises(BadInput, match=words):
+        network_of(plain)
+
+
 def test_a_missing_share_of_a_region_is_named() -> None:
     """Nobody knows how many people a server without a share stands for."""
     plain = _with_shares(["north", "south"])

@@ -128,6 +128,12 @@ def refusal(plain: dict[str, Any]) -> str:
             "scheme.transition: allowed: a number, 3 numbers, or 3 rows of 3",
         ),
         ("scheme.transition", [1, 2, [3]], "scheme.transition: allowed: a number, 3 numbers, or 3 rows of 3."),
+        (
+            "scheme.process_var",
+            ...,
+            "scheme.process_var: missing; needed: a number from 0 to 1e18, or a list of one number per region, or a "
+            'process model instead: model = "model.toml".',
+        ),
         ("scheme.process_var", float("inf"), "scheme.process_var: given inf; allowed: a number from 0 to 1e18"),
         (
             "scheme.transition",

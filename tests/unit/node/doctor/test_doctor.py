@@ -13,15 +13,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import dpcrowd
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_pair
+from dpcrowd.node.config.samples import REGIONS
 from dpcrowd.node.doctor import examine, has_problem
 from dpcrowd.node.doctor.host_checks import running_process
 from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.storage import Storage
+from dpcrowd.sim.data.counts import counts_from_array
 from node_support_doctor import MINUTE, change, look, of, pay, problems
 from node_support_tls import Authority as Minter
 
@@ -208,6 +212,17 @@ def test_more_people_than_the_limits_hold(net: Path) -> None:
     assert "ingest" not in problems(look(net))
     change(file, "capacity = 20000", 'capacity = 5\naccepts = "counts"')
     assert of(look(net), "ingest") == [], "counts take no room"
+
+
+@pytest.mark.slow
+def test_more_people_than_the_limits_hold_as_a_model_expects_them(net: Path) -> None:
+    """A model of another crowd than the population's is used by the filters: they come, whatever the file says."""
+    change(net / "server-1" / "node.toml", "[log]", "[ingest]\ncapacity = 10000\n\n[log]")
+    crowd = np.random.default_rng(0).poisson(9_000, (40, len(REGIONS)))
+    dpcrowd.fit(counts_from_array(crowd, regions=REGIONS), source="published", out=net / "model.toml")
+    assert "ingest" not in problems(look(net))
+    change(net / "network.toml", "process_var", 'model = "model.toml"  #')
+    assert [one.text.split(" people")[0] for one in of(look(net), "ingest")] == ["up to 12019"]
 
 
 @pytest.mark.slow

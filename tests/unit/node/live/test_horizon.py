@@ -271,7 +271,7 @@ def test_a_restart_begins_no_horizon_a_second_time(tmp_path: Path) -> None:
         await pair.stop("a")
         pair.start("a")
         assert pair.node("a").executor.machine.server.horizon == 6
-        assert pair.node("a").start_text.startswith("goes on after slot 7")
+        assert pair.node("a").start_text.startswith("the estimates go on after slot 7.")
         assert len(pair.events("a")) == 1
         assert (await pair.node("a").budget()).spent == sum(nano for slot, nano in spent.items() if slot >= 6) / NANO
         await pair.stop("b")

@@ -29,7 +29,7 @@ def test_a_model_that_comes_or_goes_is_no_reason_to_begin_anew(form: str) -> Non
     plain, model = revision(case, **more), revision(case, model=course_model(4), **more)
     for before, after, setting in ((plain, model, {}), (model, plain, {"model": course_model(4)})):
         server, text = go_on(after, saved(case, **more, **setting), before, None)
-        assert text == f"goes on after slot {CHANGED - 1}."
+        assert text == f"the estimates go on after slot {CHANGED - 1}."
         assert np.isfinite(predicted(server).estimate).all()
 
 
@@ -50,4 +50,6 @@ def test_who_learns_anew_says_what() -> None:
     model, other = course_model(4), course_model(4, relative=True)
     old, new = revision(model=model, learn=True), revision(model=other, learn=True)
     _, text = go_on(new, saved(CASE, model=model, learn=True), old, None)
-    assert text == f"goes on after slot {CHANGED - 1}; begins to learn anew: how well the model fits."
+    assert (
+        text == f"the estimates go on after slot {CHANGED - 1}; filters begin to learn anew: how well the model fits."
+    )

@@ -90,7 +90,7 @@ def test_kinds_of_shares() -> None:
         ([1.5, 0.5], r"share of server 0 is 1\.5"),
         ([0.5, -0.1], r"share of server 1 is -0\.1"),
         ([0.5, float("nan")], r"share of server 1 is nan"),
-        ([0.5], r"shares have shape \(1,\); allowed: one for each of 2 servers"),
+        ([0.5], r"1 share given for 2 servers; give one number per server"),
         ([0.5, "many"], r"must be numbers"),
         ([[0.5, 0.5], [0.5, 2.0], [1, 1]], r"share of server 1 in slot 1 is 2"),
     ],

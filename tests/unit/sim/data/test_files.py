@@ -80,6 +80,9 @@ def test_gzip_and_short_slots(tmp_path: Path) -> None:
         ("\n\n", r"x\.csv is empty"),
         ("week,a\n", r"x\.csv has a header but no data"),
         ("week\n2020-01-04\n", r"no region columns beside 'week'"),
+        ("time|a|b\n2020-01-04|1|2\n", r"beside 'time\|a\|b'; .* are separated by commas, semicolons or tabs\.$"),
+        ("time;a\n0;505,5\n1;3\n", r"is '505,5', not a count; .* A comma is read neither as a decimal point nor as"),
+        ('a,b\n1,"1,000"\n3,4\n', r"is '1,000', not a count; .* nor as a separator of thousands: write 1000, or"),
         ("week,a,a\n2020-01-04,1,2\n", r"two columns 'a'"),
         ("week,a,\n2020-01-04,1,2\n", r"column 3 has no name"),
         (
