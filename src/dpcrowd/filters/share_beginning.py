@@ -108,12 +108,13 @@ def is_impossible(known: ShareFilter) -> Bools:
 def is_contradicted(known: ShareFilter, expected: ExpectedRecords) -> Bools:
     """Return in which regions that are not settled the records of a slot cannot be what was expected of them, (d,).
 
-    Each of them may be possible for itself while they are not together. One record is enough: all that a server which
-    makes one up achieves is that the filter begins anew, from public shares and with wide intervals.
+    Each of them may be possible for itself while they are not together. Where a slot has a single one, it would be all
+    that is known of the region, and is none. A server that makes up its records achieves that the filter begins anew,
+    from public shares and with wide intervals.
     """
     open_ones = ~known.settled
-    if not open_ones.any():
-        return open_ones
+    if expected.innovation.shape[1] < 2 or not open_ones.any():
+        return np.zeros_like(open_ones)
     joint, innovation, usual = (part[open_ones] for part in (expected.cov, expected.innovation, expected.usual))
     joint = joint.copy()
     np.einsum("dkk->dk", joint)[...] = usual  # without what makes a record count less
