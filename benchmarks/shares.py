@@ -151,7 +151,7 @@ def _line(row: dict[str, Any]) -> str:
     kinds = " | ".join(f"{row[kind]:.3g} ({row[f'{kind}_coverage']:.2f})" for kind in ("public", "learned", "right"))
     composition = "none" if row["composition"] is None else f"{row['composition']:g}"
     return (
-        f"| {row['series']} | {row['epsilon']:g} | {row['turnover']:g} | {composition} | {kinds} | {row['sum']:.3f} |"
+        f"| {row['series']} | {row['epsilon']:g} | {row['turnover']:g} | {composition} | {kinds} | {row['sum']:.3g} |"
     )
 
 
