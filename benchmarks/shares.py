@@ -5,8 +5,10 @@
 20 servers, users partitioned among them, w = 40, all records in their own slot. The crowd's shares are the public ones
 (composition none), or differ by region moderately (5) or strongly (0.5). Every row has the total error and the coverage
 of relay with public shares, with learned ones (share width 0.1) and with the right ones per region, and the total error
-of a sum of one filter per server, which needs no shares and does not learn from others' records. `--few` takes 4
-samples per window, and `--silent` lets three of the 20 servers never sample.
+of a sum of one filter per server, which needs no shares and does not learn from others' records. Relay chooses its
+number of samples for itself, which with learned shares may be another one (servers have to meet); the sum takes that of
+relay with public shares of the same seed, so that both spend their budgets alike. `--few` takes 4 samples per window.
+`--silent` lets three of the 20 servers never sample, and all others 10 times per window; in the sum all are heard.
 """
 
 from __future__ import annotations
@@ -62,7 +64,10 @@ def right_shares(truth: Ints, composition: float, seed: int) -> Floats:
 def relay(
     truth: Ints, composition: float | None, kind: str, seed: int, *, silent: bool, samples: int | None, **settings: Any
 ) -> tuple[float, float, int]:
-    """Return total error, coverage and samples per window of one run of relay with a kind of shares."""
+    """Return total error, coverage and samples per window of one run of relay with a kind of shares.
+
+    samples  None: as many as relay chooses
+    """
     more: dict[str, Any] = {"shares": "partition", "composition": composition}
     if kind == "right" and composition is not None:
         more = {"shares": right_shares(truth, composition, seed)}
@@ -70,7 +75,7 @@ def relay(
         more["share_width"] = WIDTH
     scheme: Any = "relay"
     if silent:
-        scheme = SilentRelay(samples=samples or 10, hops_per_slot="all")
+        scheme = SilentRelay(samples=samples, hops_per_slot="all")
     else:
         more |= {"reach": "all", "hops_per_slot": "all", "samples": samples}
     result = dpcrowd.simulate(
@@ -78,7 +83,8 @@ def relay(
         observation="binomial", **settings, **more,
     )  # fmt: skip
     row = result.summary()[0]
-    return row["total_error"]["mean"], row["coverage95"], samples or 10
+    active = SERVERS - len(SILENT) if silent else SERVERS
+    return row["total_error"]["mean"], row["coverage95"], round(row["frequency"] * WINDOW * SERVERS / active)
 
 
 def sum_of_filters(truth: Ints, composition: float | None, seed: int, samples: int, **settings: Any) -> float:
@@ -125,16 +131,17 @@ def measure(name: str, epsilon: float, turnover: float, runs: int, *, silent: bo
             "series": name, "epsilon": epsilon, "turnover": turnover, "composition": composition, "silent": silent,
             "few": few,
         }  # fmt: skip
-        samples = 4 if few else None
+        samples = 4 if few else 10 if silent else None
+        taken: list[int] = []
         for kind in ("public", "learned", "right"):
             values = [
                 relay(truth, composition, kind, seed, silent=silent, samples=samples, **settings)
                 for seed in range(runs)
             ]
             row[kind], row[f"{kind}_coverage"] = np.mean([value[:2] for value in values], axis=0).tolist()
-        row["sum"] = float(
-            np.mean([sum_of_filters(truth, composition, s, samples or 10, **settings) for s in range(runs)])
-        )
+            taken = taken or [value[2] for value in values]  # by public shares
+        row["samples"] = taken
+        row["sum"] = float(np.mean([sum_of_filters(truth, composition, s, n, **settings) for s, n in enumerate(taken)]))
         rows.append(row)
         print(_line(row), flush=True)
     return rows
@@ -144,7 +151,7 @@ def _line(row: dict[str, Any]) -> str:
     kinds = " | ".join(f"{row[kind]:.3g} ({row[f'{kind}_coverage']:.2f})" for kind in ("public", "learned", "right"))
     composition = "none" if row["composition"] is None else f"{row['composition']:g}"
     return (
-        f"| {row['series']} | {row['epsilon']:g} | {row['turnover']:g} | {composition} | {kinds} | {row['sum']:.3f} |"
+        f"| {row['series']} | {row['epsilon']:g} | {row['turnover']:g} | {composition} | {kinds} | {row['sum']:.3g} |"
     )
 
 

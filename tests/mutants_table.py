@@ -711,7 +711,7 @@ MUTANTS = (
     ),
     Mutant(
         "share-learner-starts-in-another-slot",
-        "filters/share_learning.py",
+        "filters/share_beginning.py",
         "crowd, crowd_var = np.where(known, step.expected, 1.0),",
         "crowd, crowd_var = np.where(known, step.before, 1.0),",
         "The crowd begins with the expectation of another slot, and its error is learned as shares.",
@@ -719,7 +719,7 @@ MUTANTS = (
     ),
     Mutant(
         "small-servers-decide-for-silent-ones",
-        "filters/share_learning.py",
+        "filters/share_beginning.py",
         "return np.asarray(public * np.square(public).sum(axis=-1, keepdims=True))",
         "return np.square(public)",
         "A small server with an unusual share decides how many people the silent servers see.",
@@ -756,6 +756,22 @@ MUTANTS = (
         "most = np.square(np.minimum(WIDEST * width * scale[now], _SETTLED_PART))[:, None]",
         "What was learned of shares while the crowd came and went is taken for certain: intervals are too narrow.",
         ("statistical/schemes/test_learned_shares.py",),
+    ),
+    Mutant(
+        "contradictions-believed",
+        "filters/share_beginning.py",
+        "np.square(off).mean(axis=1) > _CONTRADICTION",
+        "np.square(off).mean(axis=1) > np.inf",
+        "After an empty night the estimate is anywhere, up to 300 times the crowd, with an interval of 0.1%.",
+        ("oracle/filters/test_share_beginning.py",),
+    ),
+    Mutant(
+        "shares-of-those-who-stay-at-night",
+        "filters/share_learning.py",
+        "    now &= step.added < np.square(crowd)  #",
+        "    #",
+        "Parts of next to nobody are taken for those of the crowd of the next day, and learned no more.",
+        ("oracle/filters/test_share_beginning.py",),
     ),
     Mutant(
         "products-of-the-widest-width",

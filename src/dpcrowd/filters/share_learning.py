@@ -32,7 +32,8 @@ them are silent, the others scale by the sum of their public shares, and a small
 decide about the scale.
 
 Covariances are symmetric to the last bit: a server that joins gets their lower halves, and goes on with the bits of its
-neighbours. Everything is a function of the records. A record beyond `LIMIT` squared deviations counts less.
+neighbours. Everything is a function of the records. A record beyond `LIMIT` squared deviations counts less. Where the
+records of a slot show that what was learned of a region cannot be right, it begins anew (`share_beginning`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,17 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters.observation import ROUNDING
+from dpcrowd.filters.share_beginning import (
+    LEAST_NOISE,
+    WIDEST,
+    begun,
+    is_contradicted,
+    is_impossible,
+    restarted,
+    square_root,
+    sums_to_zero,
+    widened,
+)
 from dpcrowd.filters.share_settling import expected_part, heard_crowd, heard_part, to_parts, to_people
 from dpcrowd.filters.share_state import (
     CrowdStep,
@@ -56,23 +68,15 @@ from dpcrowd.filters.share_state import (
 
 __all__ = [
     "LIMIT",
-    "WIDEST",
     "expected_records",
     "former_filter",
     "fuse_slot",
     "learn_slot",
     "move_filter",
     "prepare_slot",
-    "share_var",
-    "square_root",
-    "start_filter",
 ]
 
 LIMIT = 36.0
-WIDEST = 15.0
-"""W, with which the filter starts, in units of the width of the setting."""
-_FIRST_FACTOR = 2.0
-"""The deviation of a crowd of which nothing is known, in units of its first estimate."""
 _SETTLED_PART, _MOST_UNSETTLED = 0.15, 1.5
 """The deviation of a crowd that is known well enough to linearise products with it, as a part of the crowd: of a calm
 one, and of one that moves by so much or more."""
@@ -83,20 +87,6 @@ _MOST_MOVES = 0.05
 servers that never sample in the same slot, for jumps of the crowd, and would never get to know them."""
 _LEAST_HEARD = 0.5
 """The public part of the servers that have been heard, at least, before a region is settled."""
-_LESS_THAN_NOBODY = 4.0
-"""How many standard deviations below 0 a crowd is impossible."""
-_LEAST_NOISE = 1e-13
-"""The least variance of a record's noise, as a part of what the filter expects of its value: rounding."""
-
-
-def start_filter(public: Floats, width: float) -> ShareFilter:
-    """Return the filter before the first record; `public` shares (m, d) sum to 1 in every region."""
-    servers, regions = public.shape
-    size = 2 * servers + 1
-    mean, cov = np.zeros((regions, size)), np.zeros((regions, size, size))
-    cov[:, 1 : servers + 1, 1 : servers + 1] = _sums_to_zero(np.square(WIDEST * width) * share_var(public.T))
-    heard, settled = np.zeros(servers, dtype=np.int64), np.zeros(regions, dtype=np.bool_)
-    return ShareFilter(mean, ShareCovariance(cov), np.ones(regions), False, heard, settled)
 
 
 def former_filter(mean: Floats, cov: Floats, public: Floats, heard: Ints, *, begun: bool) -> ShareFilter:
@@ -134,7 +124,7 @@ def move_filter(
         mean, cov = _moved(before, public.T, believed.T, step)
         scale = before.scale * np.where(before.settled, 1.0, step.growth)
         return ShareFilter(mean, ShareCovariance(cov), scale, True, before.heard, before.settled)
-    mean, cov, scale = _begun(before, public.T, believed.T, step, records)
+    mean, cov, scale = begun(before, public.T, believed.T, step, records)
     return ShareFilter(mean, ShareCovariance(cov), scale, True, before.heard, before.settled)
 
 
@@ -158,37 +148,16 @@ def fuse_slot(
     slot = prepare_slot(moved, before, public, believed, width, step, records, products)
     known, heard = slot.known, before.heard.copy()
     heard[records.origins] = np.minimum(heard[records.origins] + 1, 2)
-    mean, gain, noise = _update(known, expected_records(slot, public, records))
+    expected = expected_records(slot, public, records)
+    mean, gain, noise = _update(known, expected)
     after = ShareFilter(mean, known.spread, known.scale, True, heard, known.settled, gain, noise)
-    if before.begun and (impossible := _is_impossible(after)).any():
-        known = _restart(known, impossible, public, width, step, records)
-        slot = replace(slot, known=known, shares=np.where(impossible[:, None], public.T, slot.shares))
+    contradicted = is_contradicted(known, expected) if before.begun else np.zeros_like(known.settled)
+    if before.begun and (wrong := contradicted | is_impossible(after)).any():
+        known = restarted(known, wrong, contradicted, public, width, step, records)
+        slot = replace(slot, known=known, shares=np.where(wrong[:, None], public.T, slot.shares))
         mean, gain, noise = _update(known, expected_records(slot, public, records))
         after = ShareFilter(mean, known.spread, known.scale, True, heard, known.settled, gain, noise)
     return _settle(after, public.T, width, records, step)
-
-
-def _is_impossible(known: ShareFilter) -> Bools:
-    """Return in which regions there would be less than nobody, (d,): what was learned there cannot be right."""
-    return np.asarray(known.mean[:, 0] < -_LESS_THAN_NOBODY * np.sqrt(np.maximum(known.crowd_var, 1.0)))
-
-
-def _restart(
-    known: ShareFilter, which: Bools, public: Floats, width: float, step: CrowdStep, records: SlotRecords
-) -> ShareFilter:
-    """Return the filter before the records of a slot, in some regions (d,) as if they were the first ones.
-
-    Where a region was empty in the first slots, the servers that were heard then looked as if they had no share of it.
-    """
-    mean, cov, scale = _begun(start_filter(public, width), public.T, public.T, step, records)
-    return replace(
-        known,
-        mean=np.where(which[:, None], mean, known.mean),
-        spread=ShareCovariance(np.where(which[:, None, None], cov, known.cov)),
-        scale=np.where(which, scale, known.scale),
-        settled=known.settled & ~which,
-        gain=None,
-    )
 
 
 def prepare_slot(
@@ -207,7 +176,7 @@ def prepare_slot(
     if before.begun and new.any():
         moved = _in_people(moved, public)
         if step.claimed:
-            moved = _widened(moved, public, width, records, new)
+            moved = widened(moved, public, width, records, new)
     if before.begun:
         moved = _with_moves(moved, step, records)
     known = np.isfinite(step.expected_var)
@@ -226,50 +195,6 @@ def _in_people(known: ShareFilter, public: Floats) -> ShareFilter:
     mean[settled], cov[settled] = to_people(mean[settled], cov[settled], public[settled], known.silent)
     scale = np.where(settled, known.scale * np.maximum(known.mean[:, 0], 1.0), known.scale)
     return replace(known, mean=mean, spread=ShareCovariance(cov), scale=scale, settled=np.zeros_like(settled))
-
-
-def _begun(
-    before: ShareFilter, public: Floats, believed: Floats, step: CrowdStep, records: SlotRecords | None
-) -> tuple[Floats, Floats, Floats]:
-    """Return mean, covariance and scale with a first crowd: what is expected of it, else what the records claim."""
-    servers, known = public.shape[1], np.isfinite(step.expected_var)
-    crowd, crowd_var = np.where(known, step.expected, 1.0), np.where(known, step.expected_var, 1.0)
-    scale = np.sqrt(np.square(crowd) + crowd_var)
-    if records is not None and not known.all():
-        claim, claim_var = _claim(public, records, np.ones(len(records.origins), dtype=np.bool_))
-        claimed = _FIRST_FACTOR * np.sqrt(np.square(claim) + claim_var)
-        crowd, crowd_var = np.where(known, crowd, claim), np.where(known, crowd_var, np.square(claimed))
-        scale = np.where(known, scale, claimed)
-    part = slice(1, servers + 1)
-    mean, cov = before.mean * scale[:, None], np.zeros_like(before.cov)
-    cov[:, part, part] = before.cov[:, part, part] * np.square(scale)[:, None, None]
-    mean[:, 0], cov[:, 0, 0] = crowd, crowd_var
-    cov[:, servers + 1 :, servers + 1 :] = _sums_to_zero(np.maximum(crowd, 1.0)[:, None] * believed)
-    return mean, cov, before.scale * scale
-
-
-def _claim(public: Floats, records: SlotRecords, which: Bools) -> tuple[Floats, Floats]:
-    """Return the crowd that some of the records claim, by public shares, and the variance of their noise, (d,) each."""
-    share = public[:, records.origins[which]].sum(axis=1)
-    claim = np.maximum(records.noisy[which].sum(axis=0) / share, 1.0)
-    return claim, (records.noise_var[which].sum() + share * claim) / np.square(share)
-
-
-def _widened(known: ShareFilter, public: Floats, width: float, records: SlotRecords, new: Bools) -> ShareFilter:
-    """Return the filter, wider where servers that were never heard claim a larger crowd.
-
-    The crowd of the first records says how wide the filter starts, and may have been too small by far.
-    """
-    claim, claim_var = _claim(public, records, new)
-    least = _FIRST_FACTOR * (claim - 2.0 * np.sqrt(claim_var))  # more than noise
-    larger = np.maximum(least, known.scale)
-    added = np.square(larger) - np.square(known.scale)
-    cov = known.cov.copy()
-    if added.any():
-        part = slice(1, public.shape[1] + 1)
-        cov[:, 0, 0] += added
-        cov[:, part, part] += added[:, None, None] * _sums_to_zero(np.square(WIDEST * width) * share_var(public))
-    return replace(known, spread=ShareCovariance(cov), scale=larger)
 
 
 def _with_moves(known: ShareFilter, step: CrowdStep, records: SlotRecords) -> ShareFilter:
@@ -315,7 +240,7 @@ def _moved(before: ShareFilter, public: Floats, believed: Floats, step: CrowdSte
     jump = np.where(settled, np.minimum(step.jump, np.square(before.mean[:, 0])), 0.0)
     cov[:, 0, 0] += np.square(known) * (step.added + jump)
     people = np.maximum(mean[:, :1] / known[:, None], 1.0)
-    cov[:, first:, first:] += _sums_to_zero((1.0 - step.stays * step.stays) * people * believed)
+    cov[:, first:, first:] += sums_to_zero((1.0 - step.stays * step.stays) * people * believed)
     return mean, cov
 
 
@@ -341,7 +266,7 @@ def expected_records(slot: PreparedSlot, public: Floats, records: SlotRecords) -
     joint = joint + common[:, :, servers + places]
     joint = 0.5 * (joint + joint.swapaxes(1, 2))
     own = np.maximum(np.einsum("dkk->dk", joint), 0.0)
-    noise = np.maximum(records.noise_var, ROUNDING) + np.where(which, rest, 0.0) + _LEAST_NOISE * own
+    noise = np.maximum(records.noise_var, ROUNDING) + np.where(which, rest, 0.0) + LEAST_NOISE * own
     usual = own + noise
     noise = noise + usual * (np.maximum(np.square(innovation) / (LIMIT * usual), 1.0) - 1.0)
     return ExpectedRecords(share, common, joint, innovation, noise, usual)
@@ -381,15 +306,6 @@ def _update(known: ShareFilter, expected: ExpectedRecords) -> tuple[Floats, Floa
     return known.mean + np.einsum("dkn,dk->dn", gain, normalised), gain, noise
 
 
-def square_root(matrices: Floats) -> Floats:
-    """Return R with R R^T = each of the matrices, which are positive up to rounding."""
-    try:
-        return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(matrices)
-        return np.asarray(vectors * np.sqrt(np.maximum(values, _LEAST_NOISE * values[:, -1:]))[:, None, :])
-
-
 def _settle(known: ShareFilter, public: Floats, width: float, records: SlotRecords, step: CrowdStep) -> ShareFilter:
     """Turn errors of shares from people into parts of the crowd, where so much is known of it.
 
@@ -409,6 +325,7 @@ def _settle(known: ShareFilter, public: Floats, width: float, records: SlotRecor
     part_var = np.clip(_moves(step, rounds) / np.square(crowd), _SETTLED_PART**2, _MOST_UNSETTLED**2)
     least = np.minimum(part_var * np.square(crowd), servers * np.sqrt(noise_var) * crowd)
     now = ~known.settled & _is_precise(records, crowd, servers) & (heard_part(public, silent) > _LEAST_HEARD)
+    now &= step.added < np.square(crowd)  # nobody is there, or next to nobody, and what was learned is of no use
     if not now.any():
         return known
     now[now] = _variances(known, row, now) < least[now]
@@ -422,7 +339,7 @@ def _settle(known: ShareFilter, public: Floats, width: float, records: SlotRecor
     most = np.square(np.minimum(WIDEST * width * scale[now], _MOST_UNSETTLED))[:, None]
     wrong = np.minimum(round_var / np.square(people), most)
     share = np.where(silent, 0.0, np.maximum(public[now] + turned_mean[:, part], 0.0))
-    turned[:, part, part] += _sums_to_zero(wrong * np.square(share))
+    turned[:, part, part] += sums_to_zero(wrong * np.square(share))
     mean[now], cov[now] = turned_mean, turned
     scale = np.where(now, scale, known.scale)
     return ShareFilter(mean, ShareCovariance(cov), scale, True, known.heard, known.settled | now)
@@ -439,19 +356,3 @@ def _variances(known: ShareFilter, row: Floats, which: Bools) -> Floats:
     row = row[which]
     var: Floats = (row * np.einsum("dnk,dk->dn", known.spread.cov[which], row)).sum(axis=1)
     return var if known.gain is None else var - np.square(np.einsum("dkn,dn->dk", known.gain[which], row)).sum(axis=1)
-
-
-def _sums_to_zero(var: Floats) -> Floats:
-    """Return covariances (..., m, m) of numbers that sum to 0 and have about these variances (..., m)."""
-    total = np.maximum(var.sum(axis=-1, keepdims=True), 1e-300)
-    cov = -(var[..., :, None] * var[..., None, :]) / total[..., None]
-    np.einsum("...ii->...i", cov)[...] += var
-    return np.asarray(cov)
-
-
-def share_var(public: Floats) -> Floats:
-    """Return the variances (..., m) of errors of public shares (..., m) at a width of 1, before they sum to 0.
-
-    They are in proportion to the shares, as those of Dirichlet draws, and sum up as if each were H^2.
-    """
-    return np.asarray(public * np.square(public).sum(axis=-1, keepdims=True))

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.share_learning import square_root
+from dpcrowd.filters.share_beginning import square_root
 from dpcrowd.filters.share_settling import expected_part
 from dpcrowd.filters.share_state import ExpectedRecords, ShareFilter
 from dpcrowd.filters.share_widths import directions_of, weigh_widths

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats
-from dpcrowd.filters.share_learning import WIDEST, share_var
+from dpcrowd.filters.share_beginning import WIDEST, share_var
 from dpcrowd.filters.share_settling import LEAST_PART, expected_part, heard_part
 from dpcrowd.filters.share_state import Directions, ProductMoments, ShareCovariance, ShareFilter
 

@@ -18,7 +18,8 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput, counted
 from dpcrowd.filters.records import RecordTable
-from dpcrowd.filters.share_learning import fuse_slot, learn_slot, start_filter
+from dpcrowd.filters.share_beginning import start_filter
+from dpcrowd.filters.share_learning import fuse_slot, learn_slot
 from dpcrowd.filters.share_state import ShareCovariance, ShareFilter
 from dpcrowd.filters.share_widths import learned_crowd, learned_shares
 from dpcrowd.kernels.engine import Engine

@@ -10,8 +10,9 @@ from scipy.stats import multivariate_normal
 
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters import share_widths
+from dpcrowd.filters.share_beginning import start_filter
 from dpcrowd.filters.share_innovations import share_innovations
-from dpcrowd.filters.share_learning import expected_records, start_filter
+from dpcrowd.filters.share_learning import expected_records
 from dpcrowd.filters.share_state import PreparedSlot, ShareCovariance, ShareFilter, SlotRecords
 
 SERVERS, REGIONS, WIDTH = 5, 2, 0.1

@@ -9,7 +9,8 @@ import pytest
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import share_learning, share_widths
-from dpcrowd.filters.share_learning import former_filter, fuse_slot, learn_slot, move_filter, start_filter
+from dpcrowd.filters.share_beginning import start_filter
+from dpcrowd.filters.share_learning import former_filter, fuse_slot, learn_slot, move_filter
 from dpcrowd.filters.share_settling import to_parts, to_people
 from dpcrowd.filters.share_state import CrowdStep, ShareCovariance, ShareFilter, SlotRecords
 from dpcrowd.filters.share_widths import anchored, learned_crowd, learned_shares

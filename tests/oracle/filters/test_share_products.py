@@ -9,7 +9,8 @@ import pytest
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters import share_widths
-from dpcrowd.filters.share_learning import expected_records, start_filter
+from dpcrowd.filters.share_beginning import start_filter
+from dpcrowd.filters.share_learning import expected_records
 from dpcrowd.filters.share_state import PreparedSlot, ProductMoments, ShareCovariance, ShareFilter, SlotRecords
 from dpcrowd.filters.share_widths import product_moments, weigh_widths
 

@@ -11,7 +11,8 @@ from scipy.stats import multivariate_normal
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters import share_widths
-from dpcrowd.filters.share_learning import expected_records, share_var, start_filter
+from dpcrowd.filters.share_beginning import share_var, start_filter
+from dpcrowd.filters.share_learning import expected_records
 from dpcrowd.filters.share_settling import expected_part
 from dpcrowd.filters.share_state import ExpectedRecords, PreparedSlot, ShareCovariance, SlotRecords
 from dpcrowd.filters.share_surprise import CrowdBeliefs, surprise

@@ -158,3 +158,49 @@ def test_a_network_that_starts_before_its_crowd_recovers(tmp_path: Path, samples
     )  # fmt: skip
     assert found.total_error.max() < 0.03
     assert found.coverage95.min() > 0.85
+
+
+def by_day(level: float, slots: int, period: int, night: float) -> DataSet:
+    """A crowd that is there in the first half of each period, and nearly gone in the other one."""
+    present = np.where(np.arange(slots) % period < period // 2, 1.0, night)
+    return counts_from_array(np.random.default_rng(1).poisson(level * present)[:, None].tolist())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("window", "servers", "samples", "epsilon", "level"),
+    [(5, 25, 1, 1.0, 1e6), (5, 25, 1, 0.1, 9e8), (20, 18, 2, 0.1, 8e7)],
+)
+def test_a_crowd_that_comes_and_goes_is_not_estimated_at_a_multiple_of_itself(
+    window: int, servers: int, samples: int, epsilon: float, level: float
+) -> None:
+    """Records of empty slots say to the last person that public shares are right. Those of the next day contradict it
+    so much that the estimate was anywhere: up to 300 times the crowd for half a day, with an interval of 0.1%."""
+    data = by_day(level, 100, 20, 0.0)
+    settings = {
+        "window": window, "servers": servers, "samples": samples, "epsilon": epsilon, "composition": 0.5,
+        "turnover": 0.05, "runs": 2, "seed": 3, "graph": "complete", "density": None,
+    }  # fmt: skip
+    learned = relay(data, share_width=0.1, keep_estimates=True, **settings)
+    public = relay(data, **settings)
+    assert (learned.total_error < 1.2 * public.total_error).all()
+    assert learned.coverage95.mean() > max(0.75, public.coverage95.mean())
+    assert learned.estimates is not None
+    assert learned.variances is not None
+    above = np.asarray(learned.estimates)[:, :, 0] - data.truth(np.random.default_rng(0))
+    assert (above < 8.0 * np.sqrt(np.asarray(learned.variances)[:, :, 0])).all()
+
+
+@pytest.mark.slow
+def test_shares_are_not_learned_from_those_who_are_there_at_night() -> None:
+    """A hundredth of the crowd is there when the network starts. Parts of it were taken to be known within their own
+    size, and were learned no more: the error was 0.5 for good, that of public shares is 0.16."""
+    slots = np.arange(120) + 10
+    present = np.maximum(np.sin(2.0 * np.pi * slots / 13.0), 0.01)[:, None]
+    data = counts_from_array(np.random.default_rng(14).poisson(np.array([162059.874, 10.0, 1e4]) * present).tolist())
+    found = relay(
+        data, servers=21, window=20, samples=7, composition=5.0, turnover=1.0, share_width=0.1, graph="complete",
+        density=None, runs=2, seed=0,
+    )  # fmt: skip
+    assert found.total_error.max() < 0.1
+    assert found.coverage95.min() > 0.8

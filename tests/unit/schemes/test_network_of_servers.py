@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcrowd.filters import Course, Observation, ProcessModel
+from dpcrowd.filters import Course, Observation, ProcessModel, share_learning
 from dpcrowd.network.costs import components
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes import relay_surprise
@@ -244,3 +244,32 @@ def test_learned_shares_keep_the_bits(monkeypatch: pytest.MonkeyPatch, known: bo
     assert (len(factors) > 0, any(factor > 1.0 for factor in factors)) == (known, known)
     assert np.allclose(learned[0].sum(axis=0), 1.0)
     assert (learned[1] > 0).all()
+
+
+@pytest.mark.slow
+def test_learning_that_begins_anew_keeps_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a crowd comes and goes, a slot that is fused again for late records has to begin anew as it did before."""
+    contradicted: list[bool] = []
+    real = share_learning.is_contradicted
+    monkeypatch.setattr(
+        share_learning, "is_contradicted", lambda *given: (found := real(*given), contradicted.append(found.any()))[0]
+    )
+    world = make_world(2, regions=3, slots=30, changing=False)
+    seen = np.random.default_rng(4).dirichlet(np.full(SERVERS, 1.0)) * 1e5
+    present = np.where(np.arange(30) % 10 < 5, 0.0, 1.0)[:, None, None]
+    counts = np.rint(present * seen[None, :, None] * np.ones(3)).astype(np.int64)
+    shares = np.random.default_rng(3).dirichlet(np.full(SERVERS, 5.0))[:, None]
+    world = replace(world, shares=shares, counts=counts)
+    case = Case("relay", regions=3)
+    setting = replace(case.setting(), observation="binomial", share_width=0.1, turnover=0.2)
+    setting = replace(setting, model=ProcessModel.of(np.ones(3), np.full(3, 3e4**2)))
+    servers = [make_server(world, "relay", setting, number) for number in range(SERVERS)]
+
+    def restart(slot: int, running: list[Server]) -> None:
+        if slot in (8, 17):
+            fresh = make_server(world, "relay", setting, 1)
+            fresh.restore(running[1].save())
+            running[1] = fresh
+
+    assert_same_bits(run_network(world, servers, restart), play(case.scheme(), setting, world))
+    assert any(contradicted)
