@@ -648,7 +648,7 @@ MUTANTS = (
     Mutant(
         "earlier-models-forgotten-at-a-start",
         "node/live/node.py",
-        "decisions.remember_models(storage, chain, network.clock().slot_of(now) if corrected else 0)",
+        "decisions.remember_models(storage, chain, between)",
         "pass",
         "The promise names a removed model as long as a copy of its revision is there, and no longer.",
         ("unit/node/live/test_promise.py",),

@@ -33,7 +33,8 @@ def budget_of_folder(file: Path) -> dict[str, Any]:
         except BadInput:  # no start would take it, and `doctor` says why
             revisions = Revisions(network)
         trust = Trust(storage.ledger.counter())
-        view = budget(revisions.current, storage, trust, now, earlier=revisions.earlier)
+        *earlier, current = revisions.chain
+        view = budget(current, storage, trust, now, earlier=earlier, corrected=revisions.corrected)
     answer: dict[str, Any] = msgspec.to_builtins(view)
     return {**answer, "text": "the node does not answer; this is read from its data folder."}
 

@@ -264,13 +264,13 @@ def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
         click.echo(plain(f"{one['name']:<20}{_yes_or_no(one['connected']):<11}{slot:<11}{time:<26}{refused}"))
 
 
-_VISIBLE = 6  # decimals of an epsilon: what equal parts of it leave over, such as 2e-9, pays for nothing
+_VISIBLE = 1e-6  # of the total epsilon: less is what equal parts of it leave over, which pays for nothing
 
 
 def _budget_line(view: dict[str, Any]) -> str:
     span = f"{'the last' if view['kind'] == 'window' else 'a horizon of'} {counted(view['length'], 'slot')}"
     blocked = f", {view['blocked']:g} blocked" if view.get("blocked") else ""
-    remaining = round(view["remaining"], _VISIBLE)
+    remaining = view["remaining"] if view["remaining"] >= _VISIBLE * view["epsilon"] else 0.0
     return f"ε={view['spent']:g} of {view['epsilon']:g} in {span}{blocked}, {remaining:g} left"
 
 

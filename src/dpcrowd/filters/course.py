@@ -182,17 +182,22 @@ class Course:
         return np.asarray(self.added_var(slot, cycle, transition) / (1.0 - square**cycle))
 
     @cached_property
-    def possible_level(self) -> PerRegion:
-        """The level that a region may have, (d,): its mean over the season, and at least that of an average region and
-        a few people: regions that were all empty may fill, too.
-        """
-        level = self.profile.mean(axis=0)
-        return np.asarray(np.maximum(level, max(float(level.mean()), _FEW_PEOPLE)))
+    def largest_level(self) -> PerRegion:
+        """The level of a region in the busiest part of the season, (d,), and at least that of an average region."""
+        return self._or_average(self.profile.max(axis=0))
 
     @cached_property
     def level_by_noise(self) -> PerRegion:
-        """The square of the possible level by the mean variance, (d,): how much larger it is than what slots add."""
-        return np.asarray(np.square(self.possible_level) / self.variance.mean(axis=0))
+        """The square of the level by the mean variance, (d,): how much larger the level is than what slots add.
+
+        The level is the mean over the season, and at least that of an average region.
+        """
+        return np.asarray(np.square(self._or_average(self.profile.mean(axis=0))) / self.variance.mean(axis=0))
+
+    @staticmethod
+    def _or_average(level: PerRegion) -> PerRegion:
+        """Return levels that are at least that of an average region and a few people: all may fill that were empty."""
+        return np.asarray(np.maximum(level, max(float(level.mean()), _FEW_PEOPLE)))
 
     @cached_property
     def unknown_season(self) -> UnknownSeason | None:

@@ -15,6 +15,7 @@ from dpcrowd.errors import BadInput
 __all__ = ["check_printable"]
 
 _CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_JOINERS = "\u200c\u200d"  # without which some languages, and some pictures, cannot be written; they override nothing
 
 
 def check_printable(text: str, what: str) -> None:
@@ -22,7 +23,7 @@ def check_printable(text: str, what: str) -> None:
     if text.isprintable():  # nearly always, and fast
         return
     for place, character in enumerate(text):
-        if unicodedata.category(character) in _CONTROLS:
+        if unicodedata.category(character) in _CONTROLS and character not in _JOINERS:
             raise BadInput(
                 f"{what} has {character!a}, a line break or another control character, as character {place + 1}; "
                 "write it as one line of plain text."

@@ -430,7 +430,7 @@ def filter_variance(state: FilterState) -> Floats:
         variance = variance + np.square(state.divided.deviation)
     if state.drift is not None:
         course = state.setting.model.course
-        possible = np.inf if course is None else _FAR * course.possible_level
+        possible = np.inf if course is None else _FAR * course.largest_level
         variance = variance + drift_var(state.drift, averaged, possible)
     return variance
 

@@ -341,6 +341,8 @@ class Server:
         ledger = getattr(self._state, "ledger", None)
         if not isinstance(ledger, BatchLedger):
             raise BadInput("a server that spends from an account takes no room: the account knows.")
+        if self._pending is None and isinstance(slot, int) and slot > self._slot:  # otherwise it is refused below
+            self._pass_skipped(slot, np.zeros(self.setting.regions, dtype=np.int64))
         total = ledger.total
         ledger.remaining(slot)  # what leaves the window is given back first
         ledger.total = min(total, int(ledger.spent.max()) + room)

@@ -77,7 +77,10 @@ def test_what_equal_parts_leave_over_is_nothing(
     monkeypatch.setitem(BUDGET, "remaining", 2e-9)
     assert "budget      ε=0.25 of 1 in the last 10 slots, 0 left" in printed([], capsys)
     monkeypatch.setitem(BUDGET, "remaining", 0.0123456789)
-    assert "budget      ε=0.25 of 1 in the last 10 slots, 0.012346 left" in printed([], capsys)
+    assert "budget      ε=0.25 of 1 in the last 10 slots, 0.0123457 left" in printed([], capsys)
+    monkeypatch.setitem(BUDGET, "epsilon", 1e-6)
+    monkeypatch.setitem(BUDGET, "remaining", 4e-7)
+    assert "4e-07 left" in " ".join(printed([], capsys)), "of a small epsilon, that is a lot"
 
 
 def test_settings_of_the_crowd_are_shown_where_they_are_stated(capsys: pytest.CaptureFixture[str]) -> None:

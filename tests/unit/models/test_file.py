@@ -175,6 +175,7 @@ def test_texts_of_all_languages_are_kept() -> None:
     assert parse_model(model_text(replace(fitted(), source=source)), "m.toml").source == source
     with pytest.raises(BadInput, match="'source' of the model has"):
         replace(fitted(), source="ours\u202e")
+    replace(fitted(), source="\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645")  # a joiner belongs to the word
 
 
 def test_regions_are_found_by_name() -> None:

@@ -38,3 +38,13 @@ def test_room_is_kept_to_with_a_warning() -> None:
         assert one.observe(0, np.array([3]), room=10) is None
     one.hear()
     assert one.remaining(0) == 2 * 10**9, "nothing was spent, and the budget is what it was"
+
+
+def test_room_after_slots_that_were_left_out() -> None:
+    """The ledger was moved on before those slots had passed, which it then refused, in every later slot as well."""
+    one, other = server(Guarantee.window(4, 2.0)), server(Guarantee.window(4, 2.0))
+    for slot in (0, 5):
+        with pytest.deprecated_call(match="account="):
+            one.observe(slot, np.array([3]), room=10**9)
+        other.observe(slot, np.array([3]))
+        assert one.hear().variance == other.hear().variance

@@ -61,6 +61,8 @@ def _estimates_go_on(before: NetworkConfig, following: NetworkConfig) -> bool:
     """
     if before.method.name != following.method.name:
         return False
+    if following.relay is not None and before.revision == following.revision:  # its model was corrected
+        return False
     if following.relay is not None and following.method.form == "matrix":
         return before.regions == following.regions
     return not set(before.regions).isdisjoint(following.regions)

@@ -115,7 +115,7 @@ def _check_configuration(node: NodeConfig, revisions: Revisions, at_ns: int) -> 
         text = f"network.toml is already at revision {following.revision}, digest {digest(following).hex()}"
         yield note("configuration", f"{text}, which is valid from slot {following.valid_from_slot} on.")
     slot = max(network.clock().slot_of(at_ns), 0)
-    models = earlier_models(_stored_models(node, network), [*revisions.earlier, network])
+    models = earlier_models(_stored_models(node, network), revisions.chain, slot if revisions.corrected else 0)
     yield passed("configuration", f"promised: {promise_in(network, models, slot)}")
     for warning in (*network.warnings(), *node.warnings()):
         yield note("configuration", warning)

@@ -73,6 +73,7 @@ class LiveNode(Renewing):
         following: NetworkConfig | None = None,
         *,
         earlier: Sequence[NetworkConfig] = (),
+        corrected: NetworkConfig | None = None,
         path: Path | None = None,
         allow_simulated_noise: bool = False,
     ) -> None:
@@ -91,8 +92,10 @@ class LiveNode(Renewing):
         chain = [*earlier, network]
         if before is not None and before.revision > max([one.revision for one in earlier], default=0):
             chain.insert(-1, before)
-        corrected = before is not None and before.revision == network.revision  # its model, between two slots
-        decisions.remember_models(storage, chain, network.clock().slot_of(now) if corrected else 0)
+        if corrected is not None and corrected not in chain:
+            chain.insert(-1, corrected)
+        between = 0 if corrected is None else network.clock().slot_of(now)  # a model is corrected between two slots
+        decisions.remember_models(storage, chain, between)
         self.certificates = Certificates(node)
         revision, old = self._make_revision(network), None
         if before is not None:

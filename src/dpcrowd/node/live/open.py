@@ -50,6 +50,7 @@ def open_node(path: Path) -> Iterator[LiveNode]:
             before=revisions.before,
             following=revisions.following,
             earlier=revisions.earlier,
+            corrected=revisions.replaced if revisions.corrected else None,
             path=path.absolute(),
         )
         with translated(node.data):

@@ -73,6 +73,12 @@ class Revisions:
     corrected: bool = False
     replaced: NetworkConfig | None = None
 
+    @property
+    def chain(self) -> tuple[NetworkConfig, ...]:
+        """What has followed one another, oldest first; a corrected revision is in it with both models."""
+        wrong = (self.replaced,) if self.corrected and self.replaced is not None else ()
+        return (*self.earlier, *wrong, self.current)
+
 
 def current_revision(
     node: NodeConfig, network: NetworkConfig, now_ns: int, heard_until: int | None = None

@@ -37,15 +37,18 @@ def budget(
     now_ns: int,
     early: str = "",
     earlier: Sequence[NetworkConfig] = (),
+    *,
+    corrected: bool = False,
 ) -> BudgetView:
     """Return what was spent and what remains, from the account.
 
     early    that the network has not begun, see `opening`, or that slots are waited for, see `clock_return`
     earlier  revisions before this one whose models are not stored yet, oldest first
+    corrected  whether the last of them is this one with another model, which is in use until now
     """
-    models = earlier_models(stored_models(storage), [*earlier, network])
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
+    models = earlier_models(stored_models(storage), [*earlier, network], slot if corrected else 0)
     account = load_account(storage, network, slot)
     allowance = account.allowance(clock.opens(slot))
     waits_for: Waits

@@ -49,6 +49,7 @@ _HARDLY_BETTER = 0.98
 """Records that leave more than this part of the total error of a process model hardly gain anything over it."""
 _NO_BETTER = 0.998
 """Records that leave more than this part of it are not expected to be better at all."""
+_SHORTEST_LIVE, _LONGEST_LIVE = 1.0, 86_400.0  # seconds: what a network.toml takes as the length of a slot
 _EPSILON_FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -404,7 +405,13 @@ def _adopt_slot(arguments: dict[str, Any], model: Model | None) -> list[str]:
     if model is None or model.slot is None or arguments["slot"] is not None:
         return []
     arguments["slot"] = model.slot / SECOND
-    return [f"taken from {model.file}: slots of {duration_text(model.slot)}."]
+    remarks = [f"taken from {model.file}: slots of {duration_text(model.slot)}."]
+    if not _SHORTEST_LIVE <= arguments["slot"] <= _LONGEST_LIVE:
+        remarks.append(
+            "live servers have slots of 1s to 1d, so that this plan cannot become a network; for one, fit the model in "
+            "such slots."
+        )
+    return remarks
 
 
 def _unchecked_times(model: Model, slot: float | None) -> list[str]:

@@ -162,11 +162,15 @@ def test_it_is_known_in_which_revisions_estimates_begin_anew(files: Path, change
     assert [one.goes_on for one in earlier_models((), [before, following])] == [go_on]
 
 
-def test_a_corrected_model_is_named_where_estimates_go_on_from_the_wrong_one(files: Path) -> None:
-    """The number of the revision stays, and the wrong model was in use: releases were made with it."""
+@pytest.mark.parametrize("scheme", ["dpcrowd-w", "relay"])
+def test_a_corrected_model_is_named_beside_the_wrong_one(files: Path, scheme: str) -> None:
+    """The number of the revision stays, and the wrong model was in use: releases were made with it. A relay server
+    begins anew, but the window has them."""
+    network = load_pair(files)[0].network
+    network.write_text(network.read_text(encoding="utf-8").replace("dpcrowd-w", scheme), encoding="utf-8")
     start(files)
     counts = np.random.default_rng(1).poisson(90, (60, 1))
     write_model(fit(counts_from_array(counts, regions=["north"]), source="the right one"), files.parent / "model.toml")
-    text = start(files)
-    assert "the right one" in text
-    assert f'made with an earlier model, of which the operators asserted the same: "{SOURCE}"' in text
+    for text in (*told(files), start(files), start(files)):
+        assert "the right one" in text
+        assert f'made with an earlier model, of which the operators asserted the same: "{SOURCE}"' in text

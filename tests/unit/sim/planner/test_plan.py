@@ -202,6 +202,17 @@ def test_the_population_of_a_file_is_that_of_the_busiest_part_of_a_season(tmp_pa
     assert tomllib.loads(toml_text(planned, tmp_path))["network"]["population"] == 140, "120.5 + 3 x 3.5 = 131"
 
 
+def test_a_plan_in_weeks_says_that_live_servers_have_shorter_slots(tmp_path: Path) -> None:
+    """`init` refuses its file, and whoever plans should not learn it there."""
+    days = np.arange("2024-01-06", "2026-01-03", 7, dtype="datetime64[D]").astype(str)
+    counts = np.random.default_rng(0).poisson(50, len(days))
+    lines = [f"{day},{count}" for day, count in zip(days, counts, strict=True)]
+    (tmp_path / "weeks.csv").write_text("\n".join(["week,north", *lines]) + "\n", encoding="utf-8")
+    model = dpcrowd.fit(tmp_path / "weeks.csv", source="published", season="none")
+    planned = plan(model=model, servers=4, graph="ring", window=14, advice=False, epsilons=[1.0])
+    assert any("live servers have slots of 1s to 1d" in remark for remark in planned.remarks)
+
+
 def test_servers_have_the_names_of_the_file_of_shares(tmp_path: Path) -> None:
     """Whoever states a share of each clinic must not get a network of server-1, server-2 and server-3."""
     file = tmp_path / "shares.csv"
