@@ -404,9 +404,9 @@ def _adopt_slot(arguments: dict[str, Any], model: Model | None) -> list[str]:
     """Give the arguments the slot length of a model, if they have none: a network with it can have no other."""
     if model is None or model.slot is None or arguments["slot"] is not None:
         return []
-    arguments["slot"] = model.slot / SECOND
+    arguments["slot"] = length = model.slot / SECOND
     remarks = [f"taken from {model.file}: slots of {duration_text(model.slot)}."]
-    if not _SHORTEST_LIVE <= arguments["slot"] <= _LONGEST_LIVE:
+    if not _SHORTEST_LIVE <= length <= _LONGEST_LIVE:
         remarks.append(
             "live servers have slots of 1s to 1d, so that this plan cannot become a network; for one, fit the model in "
             "such slots."
