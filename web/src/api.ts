@@ -31,7 +31,7 @@ export interface NetworkStatus {
   refused_messages: Record<string, number>; servers?: ServerReport[]; lag?: number | null;
   messages_sent?: Record<string, number>; joined_from?: string[]; joined_slot?: number | null;
   join_disagreement?: string[];
-  model_data?: string | null; model_source?: string | null; learn?: boolean; turnover?: number | null; share_width?: number | null;
+  model_data?: string | null; model_source?: string | null; model_assertion?: string | null; learn?: boolean; turnover?: number | null; share_width?: number | null;
 }
 export interface Budget {
   guarantee: string; kind: "window" | "finite"; length: number; epsilon: number; spent: number; blocked: number;

@@ -29,7 +29,7 @@ export function Settings({ server }: { server: Server }) {
     <details id="settings">
       <summary>Model, turnover and shares: {summaryOf(network.model_source ?? null, network.learn, width)}</summary>
       <dl class="facts">
-        <div><dt>Model <About word="model" /></dt><dd>{(network.model_source ?? null) === null ? "none" : <>fitted on “{network.model_data}”; why it costs no budget, as the operators assert: “{network.model_source}”</>}</dd></div>
+        <div><dt>Model <About word="model" /></dt><dd>{(network.model_source ?? null) === null ? "none" : <>fitted on “{network.model_data}”; why it costs no budget, as the operators assert: {network.model_assertion ?? `“${network.model_source}”`}</>}</dd></div>
         <div><dt>Learns</dt><dd>{network.learn ? "yes: from releases, how well the model fits" : "no"}</dd></div>
         {relay && <div><dt>Turnover</dt><dd>{turnover === null ? "not stated: everybody counts as new in every slot" : `${turnover}: this part of a server’s users is replaced per slot`}</dd></div>}
         {relay && <div><dt>Share width <About word="learned" /></dt><dd>{width === null || width === 0 ? "none: public shares count as right" : `${width}: public shares may be wrong by ${percent(width, 0)}, and are learned`}</dd></div>}

@@ -144,6 +144,7 @@ def _plain(model: Any) -> dict[str, Any]:
     together = model.in_common
     return {
         **plain,
+        **({"earlier_sources": list(model.earlier_sources)} if model.earlier_sources else {}),
         "in_common": None if together is None else asdict(together),
         "slot": None if model.slot is None else model.slot / SECOND,
         "begins": None if model.begins is None else time_text(model.begins),
@@ -176,7 +177,7 @@ def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
         f"fitted on {model.span}{held_out if scores.slots else '.'}",
         f"{chosen}: {model.reason}.",
         "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
-        f'cover, or on earlier releases. Your assertion: "{model.source}".',
+        f"cover, or on earlier releases. Your assertion: {model.quoted_sources}.",
         *(f"note: {note}" for note in notes_with_options(model.notes)),
         f"{where}.",
     ):

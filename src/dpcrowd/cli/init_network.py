@@ -42,6 +42,11 @@ _SEASON_FROM_EPOCH = (
     "network.toml. Set the epoch to such a moment, or fit the model again on public counts, or on your own "
     "releases, whose slots are labelled with times."
 )
+_MODEL_CHANGED = (
+    "the model '{model}' is not the one with which '{path}' was planned: its numbers of samples and links, and the "
+    "errors that it expects, are for another model. The network gets the file as it is now; plan again, or put the "
+    "model back that was planned with."
+)
 _SLOT_UNKNOWN = (
     "the model has no slot length, since '{data}' has no times: nothing checks that its slots are {slot} long, as "
     "those of this network are. 'dpcrowd fit --slot-length' stores it."
@@ -165,10 +170,12 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
     }
     warnings = [_OBSERVED_AS_IN_PAPER.format(path=path)] if method.observation == "paper" else []
     fitted = network.fitted
+    if plan.model_changed:
+        warnings.append(_MODEL_CHANGED.format(model=plan.model_file, path=path))
     if fitted is not None and fitted.season_lacks_times:
-        warnings.append(_SEASON_FROM_EPOCH.format(season=fitted.season, data=fitted.data))
+        warnings.append(_SEASON_FROM_EPOCH.format(season=fitted.season, data=fitted.data_name))
     if fitted is not None and fitted.slot is None:
-        warnings.append(_SLOT_UNKNOWN.format(data=fitted.data, slot=Duration(length)))
+        warnings.append(_SLOT_UNKNOWN.format(data=fitted.data_name, slot=Duration(length)))
     return NewNetwork(plan.names, length, settings, tuple(warnings), method.model)
 
 

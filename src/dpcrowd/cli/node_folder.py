@@ -21,6 +21,7 @@ __all__ = ["Decision", "backup_folder", "budget_of_folder", "forget_checkins", "
 
 def budget_of_folder(file: Path) -> dict[str, Any]:
     """Return the answer of /v1/budget, from the ledger of a node that does not run."""
+    from dpcrowd.node.build import stored_join
     from dpcrowd.node.live.revisions import Revisions, current_revision
     from dpcrowd.node.live.status import budget
     from dpcrowd.node.machine.trust import Trust
@@ -34,7 +35,8 @@ def budget_of_folder(file: Path) -> dict[str, Any]:
             revisions = Revisions(network)
         trust = Trust(storage.ledger.counter())
         *earlier, current = revisions.chain
-        view = budget(current, storage, trust, now, earlier=earlier, corrected=revisions.corrected)
+        joined = stored_join(storage)
+        view = budget(current, storage, trust, now, earlier=earlier, corrected=revisions.corrected, joined=joined)
     answer: dict[str, Any] = msgspec.to_builtins(view)
     return {**answer, "text": "the node does not answer; this is read from its data folder."}
 

@@ -11,6 +11,7 @@ import click
 
 from dpcrowd.cli.console import plain
 from dpcrowd.errors import BadInput, counted
+from dpcrowd.models.printable import quoted
 
 if TYPE_CHECKING:
     from dpcrowd.node.config import NetworkConfig
@@ -127,7 +128,8 @@ def _model(network: dict[str, Any]) -> list[tuple[str, str]]:
     data, source, learn = network.get("model_data"), network.get("model_source"), network.get("learn")
     rows = []
     if source is not None:
-        text = f"fitted on '{data}'; why it costs no budget is asserted by the operators: \"{source}\""
+        assertion = network.get("model_assertion") or quoted(source)  # servers of earlier versions do not quote it
+        text = f"fitted on '{data}'; why it costs no budget is asserted by the operators: {assertion}"
         rows.append(("model", text))
     if learn:
         rows.append(("learn", "yes: servers learn from releases how well the model fits"))

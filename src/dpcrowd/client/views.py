@@ -133,6 +133,7 @@ class Network(Struct, frozen=True, kw_only=True):
     groups, turnover, share_width, meetings  of network.toml, for `relay`; None where it does not state them
     model_data     what the process model of all servers was fitted on, and `model_source`: why it costs no privacy
                    budget, as the operators assert. None: there is no model, or the node runs an earlier version
+    model_assertion  the same as the promise quotes it, with the sources of earlier models of which it keeps a part
     learn          whether servers learn how well their model fits; None: the node runs an earlier version
     region_correlation  as the model says; None: it does not, and then `groups` auto joins no regions
     messages_sent  number of messages to neighbours since the start: data, heartbeat, forward, join
@@ -166,6 +167,7 @@ class Network(Struct, frozen=True, kw_only=True):
     meetings: bool | None = None
     model_data: str | None = None
     model_source: str | None = None
+    model_assertion: str | None = None
     learn: bool | None = None
     region_correlation: float | None = None
     servers: list[NetworkServer] = []

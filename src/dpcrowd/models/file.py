@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.filters.model import InCommon
-from dpcrowd.models.model import Model, RegionModel, Scores, VarianceKind
+from dpcrowd.models.model import MOST_EARLIER_SOURCES, Model, RegionModel, Scores, VarianceKind
 from dpcrowd.models.season import SEASONS, SECOND
 
 __all__ = ["model_digest", "model_text", "parse_model", "read_model", "time_text", "write_model"]
@@ -33,7 +33,7 @@ _REMEDY = "give a file that 'dpcrowd fit' wrote"
 _KEYS = {
     "model": (
         *("dpcrowd", "kind", "season", "slot", "variance", "source", "data", "first", "slots", "begins", "digest"),
-        *("reason", "region_correlation", "common_transition", "common_usual", "common_unusual"),
+        *("reason", "region_correlation", "common_transition", "common_usual", "common_unusual", "earlier_sources"),
     ),
     "scores": ("error", "past", "coverage", "past_coverage", "slots"),
     "region": ("name", "level", "mean", "transition", "variance", "change_var", "usual", "unusual", "profile"),
@@ -41,7 +41,7 @@ _KEYS = {
 # A missing source is refused as an empty one is.
 _OPTIONAL = {
     *("slot", "begins", "profile", "reason", "region_correlation", "common_transition", "source"),
-    *("common_usual", "common_unusual", "mean", "usual", "unusual"),
+    *("common_usual", "common_unusual", "mean", "usual", "unusual", "earlier_sources"),
 }
 _COMMENTS = {
     "season": "none, day, week, hour-of-week, year, or a number of slots; slots are counted from Monday, UTC, or "
@@ -49,6 +49,7 @@ _COMMENTS = {
     "slot": "length of a slot in seconds",
     "variance": "of what a slot adds to a deviation: fixed, or proportional (per expected person)",
     "source": "why fitting this model costs no privacy budget: the assertion of whoever fitted it",
+    "earlier_sources": "the sources of earlier models, of which this one keeps a part",
     "first": "fitted on `slots` slots from number `first` of the series on, which begins at `begins`",
     "region_correlation": "of the deviations of two regions, on average, as far as chance does not explain it",
     "common_transition": "the part of what regions have in common that is left after one slot",
@@ -70,7 +71,7 @@ _RELATIVE = (
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
-    """Read and check the file of a model."""
+    """Read and check the file of a model, which somebody brings: what it says has to be fit to be printed."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -78,7 +79,9 @@ def read_model(path: str | os.PathLike[str]) -> Model:
         raise BadInput(f"model file '{file}' is not UTF-8 text; {_REMEDY}.") from None
     except OSError as error:
         raise BadInput(f"cannot read model file '{file}': {error.strerror or error}; {_REMEDY}.") from None
-    return parse_model(text, file.name)
+    model = parse_model(text, file.name)
+    model.check_texts()
+    return model
 
 
 def parse_model(text: str, file: str) -> Model:
@@ -96,21 +99,23 @@ def parse_model(text: str, file: str) -> Model:
         raise BadInput(f"'{file}' describes a network, which may name a model; it is not one itself; {_REMEDY}.")
     for name in sections:
         if name not in _KEYS:
-            raise unknown_name(f"section of {file}", name, _KEYS)
+            raise _unknown(file, "section", name, _KEYS)
     head = _section(sections, "model", file)
     scores = _section(sections, "scores", file)
     rows = sections.get("region")
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise BadInput(f"{file} has no [[region]]; {_REMEDY}.")
-    for row in rows:
-        _check_keys(row, "region", file)
+    for number, row in enumerate(rows):
+        own = row.get("name")
+        of_region = f"[[region]] of '{own}'" if isinstance(own, str) else f"[[region]] number {number + 1}"
+        _check_keys(row, "region", of_region, file)
     if head["kind"] != KIND:
-        raise unknown_name(f"kind of {file}", str(head["kind"]), (KIND,))
+        raise _unknown(file, "kind", str(head["kind"]), (KIND,))
     season = head["season"]
     if not (season in SEASONS if isinstance(season, str) else _is_whole(season, 2)):
         raise BadInput(f"season of {file} is {season!r}; allowed: {', '.join(SEASONS)}, or a number of slots from 2.")
     if head["variance"] not in get_args(VarianceKind):
-        raise unknown_name(f"variance of {file}", str(head["variance"]), get_args(VarianceKind))
+        raise _unknown(file, "variance", str(head["variance"]), get_args(VarianceKind))
     _check_types(head, file)
     regions = tuple(_region(row, file) for row in rows)
     _check_profiles(regions, file)
@@ -129,6 +134,7 @@ def parse_model(text: str, file: str) -> Model:
         begins=_moment(head.get("begins"), file),
         data=head["data"],
         source=head.get("source", "").strip(),
+        earlier_sources=_earlier_sources(head.get("earlier_sources", []), file),
         version=head["dpcrowd"],
         digest=head["digest"],
         scores=_scores(scores, file),
@@ -143,17 +149,23 @@ def _section(sections: dict[str, Any], name: str, file: str) -> dict[str, Any]:
     section = sections.get(name)
     if not isinstance(section, dict):
         raise BadInput(f"{file} has no section [{name}]; {_REMEDY}.")
-    _check_keys(section, name, file)
+    _check_keys(section, name, f"[{name}]", file)
     return section
 
 
-def _check_keys(section: dict[str, Any], name: str, file: str) -> None:
+def _check_keys(section: dict[str, Any], name: str, place: str, file: str) -> None:
+    """Refuse keys that do not exist, and missing ones; `place` names the section, and of which region it is."""
     for key in section:
         if key not in _KEYS[name]:
-            raise unknown_name(f"key in [{name}] of {file}", key, _KEYS[name])
+            raise _unknown(f"{file}, {place}", "key", key, _KEYS[name])
     for key in _KEYS[name]:
         if key not in section and key not in _OPTIONAL:
-            raise BadInput(f"{file} has no '{key}' in [{name}]; {_REMEDY}.")
+            raise BadInput(f"{file} has no '{key}' in {place}; {_REMEDY}.")
+
+
+def _unknown(place: str, kind: str, name: str, allowed: Iterable[str]) -> BadInput:
+    """Return the error for a name that does not exist, with where it stands first."""
+    return BadInput(f"{place}: {unknown_name(kind, name, allowed)}")
 
 
 def _check_types(head: dict[str, Any], file: str) -> None:
@@ -164,6 +176,16 @@ def _check_types(head: dict[str, Any], file: str) -> None:
     for key in ("dpcrowd", "data", "digest", "reason", "source"):
         if not isinstance(head.get(key, ""), str):
             raise BadInput(f"'{key}' of {file} is {head[key]!r}; allowed: a text in quotation marks.")
+
+
+def _earlier_sources(value: Any, file: str) -> tuple[str, ...]:
+    """Return the sources of earlier models; each says something, or nobody would know what the model rests on."""
+    texts = [text.strip() for text in value if isinstance(text, str)] if isinstance(value, list) else None
+    if texts is None or len(texts) < len(value) or not all(any(map(str.isalnum, text)) for text in texts):
+        raise BadInput(f"'earlier_sources' of {file} is {value!r}; allowed: a list of texts in quotation marks.")
+    if len(texts) > MOST_EARLIER_SOURCES:
+        raise BadInput(f"{file} has {len(texts)} earlier_sources; allowed: {MOST_EARLIER_SOURCES}.")
+    return tuple(texts)
 
 
 def _scores(section: dict[str, Any], file: str) -> Scores:
@@ -316,6 +338,7 @@ def _text(model: Model, comments: dict[str, str], *, every_key: bool) -> str:
         "slot": None if model.slot is None else model.slot / SECOND,
         "variance": model.variance,
         "source": model.source,
+        "earlier_sources": list(model.earlier_sources) or None,
         "data": model.data,
         "first": model.first,
         "slots": model.slots,
@@ -352,11 +375,12 @@ def model_digest(model: Model) -> str:
 
 
 def write_model(model: Model, path: str | os.PathLike[str]) -> Path:
-    """Write the file, completely or not at all, and return its path; refuse numbers that it could not be read with.
+    """Write the file, completely or not at all, and return its path; refuse what it could not be read with.
 
     Of several writers at once, the last one wins.
     """
     file = Path(path)
+    model.check_texts()
     for region, change in zip(model.regions, model.change_var, strict=True):
         for what, values in (
             ("change_var", (change,)),

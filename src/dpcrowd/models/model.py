@@ -18,13 +18,14 @@ from dpcrowd.errors import BadInput, counted
 from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.filters.model import InCommon
 from dpcrowd.filters.tails import NORMAL, Tails
-from dpcrowd.models.printable import check_printable
+from dpcrowd.models.printable import LONGEST_SOURCE, check_printable, escaped, quote_sources
 from dpcrowd.models.season import LABEL_SLOTS, SeasonKind, SlotTimes, duration_text, timing
 from dpcrowd.models.text import model_text
 
 __all__ = [
     "LEAST_VAR",
     "LONGEST_SOURCE",
+    "MOST_EARLIER_SOURCES",
     "Model",
     "RegionModel",
     "Scores",
@@ -39,13 +40,11 @@ VarianceKind = Literal["fixed", "proportional", "relative"]
 LEAST_VAR = 1.0 / 12.0
 """The smallest variance of a deviation: that of rounding to whole people."""
 
+MOST_EARLIER_SOURCES = 8
+"""A promise quotes all of them."""
+
 _MOST_PEOPLE = 1e18
 _LEAST_PART, _LEAST_EXPECTED = 0.1, 0.05  # of the level, and in people: where hardly anybody is expected
-
-
-LONGEST_SOURCE = 500
-"""Upper bound on the length of a new source, in characters. Files of earlier versions may have longer ones, of which
-only as many characters are quoted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +107,8 @@ class Model:
     file        what to call it in messages
     region_correlation  of the deviations of two regions, on average; None: unknown
     in_common   how what regions have in common moves; None: there is nothing, or it is unknown
+    earlier_sources  of a model of releases: the sources of the model with which these were made, and of those before
+                it, since parts of them were kept; without duplicates, the latest first
     notes       what to know about the fit; they are shown, and not written to the file
     """
 
@@ -129,18 +130,21 @@ class Model:
     notes: tuple[str, ...] = ()
     region_correlation: float | None = None
     in_common: InCommon | None = None
+    earlier_sources: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a model without a source, since nobody would know whether it costs no privacy budget, and texts that
-        would control a terminal.
-        """
+        """Refuse a model without a source, since nobody would know whether it costs no privacy budget."""
         if not any(character.isalnum() for character in self.source):
             raise BadInput(
                 f"{self.file} has no source; a model has to say why it costs no privacy budget. Fit it with 'dpcrowd "
                 "fit --source TEXT' on published data, on people outside the promise, or on earlier releases."
             )
+
+    def check_texts(self) -> None:
+        """Refuse texts that could forge or control what is printed: in what is written, and in what is newly used."""
         texts = {
             "source": self.source,
+            **{f"earlier_sources[{number}]": text for number, text in enumerate(self.earlier_sources)},
             "data": self.data,
             "reason": self.reason,
             "dpcrowd": self.version,
@@ -160,9 +164,19 @@ class Model:
         return model_text(self)
 
     @property
-    def quoted_source(self) -> str:
-        """The source as promises and notes quote it, shortened to `LONGEST_SOURCE` characters."""
-        return self.source if len(self.source) <= LONGEST_SOURCE else f"{self.source[: LONGEST_SOURCE - 1]}…"
+    def sources(self) -> tuple[str, ...]:
+        """Why it costs no privacy budget: its own source, then those of earlier models of which it keeps a part."""
+        return (self.source, *self.earlier_sources)
+
+    @property
+    def quoted_sources(self) -> str:
+        """The sources as promises and notes quote them, in quotation marks."""
+        return quote_sources(self.sources)
+
+    @property
+    def data_name(self) -> str:
+        """What the series is called, as it may be printed."""
+        return escaped(self.data)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,7 +186,7 @@ class Model:
     @property
     def span(self) -> str:
         """The slots that it was fitted on, in words."""
-        return f"slots {self.first} to {self.first + self.slots - 1} of '{self.data}'"
+        return f"slots {self.first} to {self.first + self.slots - 1} of '{self.data_name}'"
 
     @property
     def season_lacks_times(self) -> bool:

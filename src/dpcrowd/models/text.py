@@ -35,7 +35,7 @@ def model_text(model: Model) -> str:
     rows = model_rows(model)
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {value}" for name, value in rows]
-    return "\n".join([f"process model of {model.span}", *lines, f'  source: "{model.quoted_source}"'])
+    return "\n".join([f"process model of {model.span}", *lines, f"  source: {model.quoted_sources}"])
 
 
 def _correlation_rows(model: Model) -> list[tuple[str, str]]:

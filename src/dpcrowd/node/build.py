@@ -23,9 +23,18 @@ from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.privacy.network_guarantee import Slots
 from dpcrowd.privacy.units import NANO
-from dpcrowd.schemes.server import Server, saved_slot
+from dpcrowd.schemes.server import Joined, Server, saved_join, saved_slot
 
-__all__ = ["configured_slots", "load_account", "make_machine", "make_view", "revision_of", "stored_models", "view_of"]
+__all__ = [
+    "configured_slots",
+    "load_account",
+    "make_machine",
+    "make_view",
+    "revision_of",
+    "stored_join",
+    "stored_models",
+    "view_of",
+]
 
 
 def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
@@ -195,6 +204,15 @@ def _stored_records(storage: Storage, last: int) -> list[StoredRecord]:
 def stored_models(storage: Storage) -> tuple[FormerModel, ...]:
     """Return the models of earlier revisions, as far as the ledger's database knows them."""
     return tuple(FormerModel(*row) for row in storage.earlier_models.all())
+
+
+def stored_join(storage: Storage) -> Joined | None:
+    """Return whose word the stored estimates began with; None: nobody's, or there are none that can be read."""
+    state = storage.state()
+    if state is not None:
+        with suppress(BadInput):
+            return saved_join(state)
+    return None
 
 
 def load_account(storage: Storage, network: NetworkConfig, slot: int) -> Account:

@@ -64,7 +64,7 @@ from dpcrowd.schemes.relay_transfer import take_beliefs, transfer_relay
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, check_transfer, estimates_only, measured, silent_on, transfer, without_prior
 
-__all__ = ["Joined", "Server", "ServerHistory", "saved_slot"]
+__all__ = ["Joined", "Server", "ServerHistory", "saved_join", "saved_slot"]
 
 
 _CONFIRMED = 2  # neighbours that send the same state confirm each other
@@ -745,6 +745,11 @@ def saved_slot(saved: bytes) -> int:
     if "slot" not in arrays:
         raise BadInput("the saved state is not that of a server.")
     return int(arrays["slot"])
+
+
+def saved_join(saved: bytes) -> Joined | None:
+    """Return whose word the estimate of the server whose state was saved began with; None: nobody's."""
+    return _saved_join(from_bytes(saved))
 
 
 def _saved_join(arrays: Mapping[str, NDArray[Any]]) -> Joined | None:

@@ -92,6 +92,7 @@ def adopt_model(
     if not isinstance(model, Model) and os.fspath(model) == NO_MODEL:
         return None, [] if other is None else [f"the {other.model_name} is not used: model={NO_MODEL}."]
     fitted, name = (model, model.file) if isinstance(model, Model) else (read_model(model), os.fspath(model))
+    fitted.check_texts()
     if other is None or (not isinstance(model, Model) and _same_file(other.model_path, Path(model))):
         return fitted, []
     return fitted, [f"the process model is '{name}', which was given, instead of the {other.model_name}."]

@@ -25,12 +25,12 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters.tails import NORMAL
 from dpcrowd.models.estimate import Fitted
 from dpcrowd.models.file import read_model
-from dpcrowd.models.model import Model, row_variances
+from dpcrowd.models.model import MOST_EARLIER_SOURCES, Model, row_variances
 from dpcrowd.models.season import SeasonKind, SlotTimes, duration_text, seasons_seen
 from dpcrowd.models.weak import EarlierModel
 from dpcrowd.sim.network_file import read_network_process
 
-__all__ = ["as_start", "earlier_model", "is_network", "keep_facts", "reads_groups", "season_notes"]
+__all__ = ["as_start", "earlier_model", "is_network", "keep_facts", "keep_sources", "reads_groups", "season_notes"]
 
 
 def earlier_model(made_with: Model | str | os.PathLike[str] | None) -> Model | None:
@@ -109,6 +109,19 @@ def keep_facts(
             "measurements."
         )
     return fitted, notes
+
+
+def keep_sources(source: str, model: Model) -> tuple[str, ...]:
+    """Return the sources of an earlier model that a fit which keeps parts of it has to name beside its own."""
+    sources = tuple(dict.fromkeys(one for one in model.sources if one != source))
+    if len(sources) > MOST_EARLIER_SOURCES:
+        raise BadInput(
+            f"the model would keep parts of models with {len(sources)} different sources ({model.file} and those "
+            f"before it), and a promise names {MOST_EARLIER_SOURCES} at most; give this fit the same source as one of "
+            "them, if it is true of these releases, too, or leave made_with out, if they "
+            "have measurements: nothing is kept then."
+        )
+    return sources
 
 
 def season_notes(model: Model, chosen: SeasonKind, times: SlotTimes | None, slots: int) -> list[str]:

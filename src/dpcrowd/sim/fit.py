@@ -66,8 +66,7 @@ def fit(
     >>> model.season, 18 < model.regions[0].level < 22
     ('none', True)
     """
-    if source is None:
-        raise BadInput(_NO_SOURCE)
+    source = checked_source(source, _NO_SOURCE)
     if out is not None:
         check_toml_path(checked_path("out", out), "a model")
     for name in ("releases", "made_with"):
@@ -92,7 +91,6 @@ def fit(
     if is_drawn_anew(series):
         raise BadInput(f"'{series.name}' is drawn anew in each run and has no past to fit on; give a file of counts.")
     first, last = (0, series.slots) if span is None else read_span(span, series.slots)
-    source = checked_source(source)
     if last - first < 3:
         place = f"'{series.name}' has" if span is None else f"span '{span}' of '{series.name}' contains"
         number = counted(last - first, "slot")
@@ -150,8 +148,13 @@ def _from_array(counts: list[Any] | NDArray[Any], options: dict[str, Any]) -> Da
     return counts_from_array(counts, **options)
 
 
-def checked_source(source: str) -> str:
-    """Return why fitting costs no privacy budget; refuse a text without a word, one of several lines, and all else."""
+def checked_source(source: str | None, missing: str) -> str:
+    """Return why fitting costs no privacy budget; refuse a text without a word, one of several lines, and all else.
+
+    missing  what to say if there is none
+    """
+    if source is None:
+        raise BadInput(missing)
     value: object = source
     if isinstance(value, str) and any(character.isalnum() for character in value):
         text = value.strip()
@@ -218,6 +221,7 @@ def make_model(
     slots: int,
     data: str,
     source: str,
+    earlier_sources: tuple[str, ...] = (),
     change_var: Floats,
     digest: str,
     notes: tuple[str, ...] = (),
@@ -250,6 +254,7 @@ def make_model(
         begins=None if times is None else times.start,
         data=data,
         source=source,
+        earlier_sources=earlier_sources,
         version=__version__,
         digest=digest,
         scores=fitted.scores,

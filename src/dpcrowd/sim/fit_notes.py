@@ -56,7 +56,7 @@ def with_remarks(model: Model, season: SeasonKind, *, releases: bool = False, ma
         )
     if model.season_lacks_times:
         notes.append(
-            f"the season of {model.season} slots is counted from slot 0 of '{model.data}', which has no times. "
+            f"the season of {model.season} slots is counted from slot 0 of '{model.data_name}', which has no times. "
             "Simulated data are taken to begin there, and live networks at their epoch; label the slots with times "
             "if they may begin elsewhere."
         )

@@ -29,7 +29,15 @@ from dpcrowd.models.season import check_seen_twice
 from dpcrowd.sim.data import NAMES
 from dpcrowd.sim.data.span import Span
 from dpcrowd.sim.data.tables import Table, read_table
-from dpcrowd.sim.earlier import as_start, earlier_model, is_network, keep_facts, reads_groups, season_notes
+from dpcrowd.sim.earlier import (
+    as_start,
+    earlier_model,
+    is_network,
+    keep_facts,
+    keep_sources,
+    reads_groups,
+    season_notes,
+)
 from dpcrowd.sim.export import check_toml_path, checked_path
 from dpcrowd.sim.fit import checked_season, checked_source, make_model
 from dpcrowd.sim.fit_notes import with_remarks
@@ -40,6 +48,11 @@ __all__ = ["fit_releases"]
 
 _EXPORT = "/v1/estimates?smoothed=true&measurements=true of a server of relay"
 _NOT_NEEDED = "the table has measurements, on which the model was fitted, so the process variance {whose} was not used."
+_NO_SOURCE = (
+    "dpcrowd.fit_releases was given no source. A model is public: say whose releases these are and why they are paid "
+    "for, such as source='releases of our own network, January to June 2026'. The model's file, servers and results "
+    "repeat it as your assertion."
+)
 _FAR_OFF = 3.0
 """How far levels may be off those of the releases, in deviations of a single release."""
 _FEWEST = 3  # slots with a measurement of a region
@@ -54,7 +67,7 @@ _LEARNED = (
 def fit_releases(
     file: str | os.PathLike[str],
     *,
-    source: str = "earlier releases of this network",
+    source: str | None = None,
     season: str | int = "auto",
     made_with: Model | str | os.PathLike[str] | None = None,
     process_var: float | Sequence[float] | None = None,
@@ -65,7 +78,8 @@ def fit_releases(
 
     file         a table of one server's releases: slot, start, region, estimate, and low and high, or variance; with
                  measurement and measurement_variance, the model is fitted on these, and nothing has to be undone
-    source       as of `dpcrowd.fit`
+    source       has to be given, as of `dpcrowd.fit`: only you know whose releases they are. Of a model that the
+                 filters had (`made_with`), parts are kept, and so are its sources (`Model.earlier_sources`)
     season       as of `dpcrowd.fit`
     made_with    what the filters that made the releases knew: the network.toml of their network, or a process model,
                  whose season (unless another one predicts clearly better) and region_correlation are kept
@@ -74,6 +88,7 @@ def fit_releases(
     out          the file, whose name ends in .toml
     span         fit on these slots only: "70:395", by their numbers in the table, or fractions of it, "0:0.5"
     """
+    source = checked_source(source, _NO_SOURCE)
     if out is not None:
         check_toml_path(checked_path("out", out), "a model")
     if made_with is not None and process_var is not None:
@@ -86,7 +101,6 @@ def fit_releases(
                 "made the releases, or a model that 'dpcrowd fit' wrote."
             )
     table = _table(file)
-    source = checked_source(source)
     releases = read_releases(table)
     releases = releases if span is None else cut_releases(releases, span, table.file)
     slots, times = releases.slots, releases.times
@@ -128,6 +142,7 @@ def fit_releases(
         slots=len(slots),
         data=table.file,
         source=source,
+        earlier_sources=() if earlier is None else keep_sources(source, earlier),
         change_var=2.0 * q * level / (1.0 + a),
         digest=hashlib.sha256(
             np.ascontiguousarray(np.stack([releases.mean, releases.variance]), dtype="<f8").tobytes()

@@ -104,9 +104,9 @@ def model_note(model: Model) -> str:
     season = "a constant level" if model.season == "none" else f"season {model.season}"
     slot = "" if model.slot is None else f" of {duration_text(model.slot)}"
     return (
-        f"all filters know {model.file} ({season}, fitted on {model.slots} slots{slot} of '{model.data}'). A model "
-        "is public: it costs no epsilon only if it was fitted on published data, on people whom the promise does not "
-        f'cover, or on earlier releases. Its source, as asserted by whoever fitted it: "{model.quoted_source}".'
+        f"all filters know {model.file} ({season}, fitted on {model.slots} slots{slot} of '{model.data_name}'). A "
+        "model is public: it costs no epsilon only if it was fitted on published data, on people whom the promise does "
+        f"not cover, or on earlier releases. Its source, as asserted by whoever fitted it: {model.quoted_sources}."
     )
 
 
@@ -118,8 +118,8 @@ def timing_notes(model: Model, data: DataSet) -> list[str]:
         later = "there" if data.first == 0 else f"{counted(data.first, 'slot')} later"
         reason = "these data have no times, so they" if times is None else "the model has no times, so these data"
         remarks.append(
-            f"{model.file}: its season of {model.season} slots is counted from slot 0 of '{model.data}', on which it "
-            f"was fitted; {reason} are taken to begin {later}. If they begin elsewhere in the "
+            f"{model.file}: its season of {model.season} slots is counted from slot 0 of '{model.data_name}', on which "
+            f"it was fitted; {reason} are taken to begin {later}. If they begin elsewhere in the "
             "season, everything that is expected is shifted; label the slots of both with times."
         )
     if model.slot is None and times is not None:
@@ -130,8 +130,8 @@ def timing_notes(model: Model, data: DataSet) -> list[str]:
 def unknown_slot_note(model: Model, length: str) -> str:
     """Return the remark that a model does not say how long its slots are, where they are taken to be this long."""
     return (
-        f"{model.file} has no slot length, since '{model.data}' has no times; it is taken to be for slots of {length}. "
-        "'dpcrowd fit --slot-length' stores one, which is then checked."
+        f"{model.file} has no slot length, since '{model.data_name}' has no times; it is taken to be for slots of "
+        f"{length}. 'dpcrowd fit --slot-length' stores one, which is then checked."
     )
 
 
@@ -140,8 +140,8 @@ def in_sample_note(model: Model, slots: int | None) -> str | None:
     if slots is None:
         return (
             f"it is unknown whether {model.file} was fitted on slots that are scored here: neither times nor counts "
-            f"tell whether these data are a part of '{model.data}'. If they are, errors and coverage look better than "
-            "they would on slots that it has not seen."
+            f"tell whether these data are a part of '{model.data_name}'. If they are, errors and coverage look better "
+            "than they would on slots that it has not seen."
         )
     if slots == 0:
         return None

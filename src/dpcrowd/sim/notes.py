@@ -141,6 +141,7 @@ def _of_model(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         "learn": learns(config, entrant),
         "in_sample_slots": config.in_sample,
         "model_source": model.source,
+        **({"model_earlier_sources": list(model.earlier_sources)} if model.earlier_sources else {}),
         "model_span": model.span,
         "model_season": str(model.season),
     }

@@ -26,6 +26,7 @@ from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.filters import ProcessModel
 from dpcrowd.models.file import model_digest
 from dpcrowd.models.model import Model
+from dpcrowd.models.printable import quote_sources
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.data.dataset import DataSet
@@ -142,7 +143,8 @@ class Tuned:
             return []
         before = "without a process model"
         if self.process_model:
-            before = f'with {self.process_model} ({self.process_model_span}; source: "{self.process_model_source}")'
+            source = quote_sources(self.process_model_source.split("\n"))
+            before = f"with {self.process_model} ({self.process_model_span}; source: {source})"
         here = "none" if fitted is None else f"{fitted.file} ({fitted.span})"
         return [
             f"{self.file}: tuned {before}, but the process model of this result is {here}; other parameters of "

@@ -347,3 +347,27 @@ def test_the_other_schemes_can_be_chosen(
     assert network.relay is None
     if scheme == "dpcrowd-w":
         assert (network.method.sampling, network.method.interval) == ("fixed", 1)
+
+
+def test_a_model_that_was_replaced_after_planning_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The network got samples and a reach that were computed for another model, and nobody was told."""
+    plan, model = tmp_path / "plan.toml", tmp_path / "model.toml"
+
+    def put(level: int) -> None:
+        counts = dpcrowd.counts_from_array(np.random.default_rng(0).poisson(level, (40, 2)))
+        dpcrowd.fit(counts, source="made up", slot_length="1h", out=model)
+
+    def init(folder: str) -> str:
+        assert main(["init", str(tmp_path / folder), "--plan", str(plan)]) == 0
+        return capsys.readouterr().err
+
+    put(50)
+    words = ["plan", "--model", str(model), "--servers", "3", "--graph", "ring", "--window", "20"]
+    assert main([*words, "--toml", str(plan)]) == 0
+    capsys.readouterr()
+    assert init("same") == ""
+    put(5)
+    assert f"the model '{model}' is not the one with which '{plan}' was planned" in init("other")
+    lines = plan.read_text(encoding="utf-8").splitlines()
+    plan.write_text("\n".join(one for one in lines if not one.startswith("model_digest")), encoding="utf-8")
+    assert init("earlier") == "", "plans of earlier versions do not tell"

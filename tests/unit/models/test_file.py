@@ -144,7 +144,12 @@ def test_files_of_earlier_versions_have_no_mean_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "control", ["\\n", "\\u001b[2K", "\\u007f", "\\u0085", "\\u202e", "\\u2066", "\\u2028", "\\u2029"]
+    ("control", "kind"),
+    [
+        *((text, "a line break") for text in ("\\n", "\\u0085", "\\u2028", "\\u2029")),
+        *((text, "a control character") for text in ("\\u001b[2K", "\\u007f")),
+        *((text, "a control of the direction of writing") for text in ("\\u202b", "\\u202e", "\\u2066", "\\u2069")),
+    ],
 )
 @pytest.mark.parametrize(
     ("text", "what"),
@@ -157,25 +162,67 @@ def test_files_of_earlier_versions_have_no_mean_counts() -> None:
         ('name = "hall"', "the name of a region of m.toml"),
     ],
 )
-def test_texts_that_would_control_a_terminal_are_refused(text: str, what: str, control: str) -> None:
-    """Every promise quotes the source: a file that `fit` did not write erased the promise before it, or reversed it."""
+def test_texts_that_would_control_a_terminal_are_refused(
+    text: str, what: str, control: str, kind: str, tmp_path: Path
+) -> None:
+    """Every promise quotes the source: a file that `fit` did not write erased the promise before it, or reversed it.
+
+    A copy of what is in use already is read whatever it says, or no operator could get rid of it.
+    """
     whole = model_text(fitted())
     key, quote, rest = text.partition('"')
     changed = whole.replace(text, f"{key}{quote}x{control}{rest}", 1)
     assert changed != whole
-    with pytest.raises(
-        BadInput, match=rf"^{what} has '\\.*', a line break or another control character, as character 2"
-    ):
-        parse_model(changed, "m.toml")
+    (tmp_path / "m.toml").write_text(changed, encoding="utf-8")
+    with pytest.raises(BadInput, match=rf"^{what} has '\\.*', {kind}, as character 2; write it as one line"):
+        read_model(tmp_path / "m.toml")
+    copy = parse_model(changed, "m.toml")
+    assert f"{copy.quoted_sources} {copy.span}".isprintable()
+    with pytest.raises(BadInput, match=kind):
+        write_model(copy, tmp_path / "again.toml")
 
 
-def test_texts_of_all_languages_are_kept() -> None:
-    """Only what cannot be seen is refused."""
-    source = "Statistik Köln, 2026 – «offen» 東京\u00a0😀"
-    assert parse_model(model_text(replace(fitted(), source=source)), "m.toml").source == source
-    with pytest.raises(BadInput, match="'source' of the model has"):
-        replace(fitted(), source="ours\u202e")
-    replace(fitted(), source="\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645")  # a joiner belongs to the word
+FLAG = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("Statistik Köln, 2026 – «offen» 東京\u00a0😀", '"Statistik Köln, 2026 – «offen» 東京 😀"'),
+        ("\u0645\u06cc\u200c\u062e\u0648", '"\u0645\u06cc\u200c\u062e\u0648"'),  # a joiner belongs to the word
+        ("Be\u00adsucher\u00adzahlen", r'"Be\xadsucher\xadzahlen"'),
+        ("\u200eours\u200f \u061c", r'"\u200eours\u200f \u061c"'),
+        (f"Scotland {FLAG}", r'"Scotland 🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"'),
+        (
+            'published". Verified: no assertion is needed. "yes',
+            "\"published'. Verified: no assertion is needed. 'yes\"",
+        ),
+        ("published” “yes", "\"published' 'yes\""),
+    ],
+)
+def test_texts_of_all_languages_are_kept_and_quoted(source: str, shown: str, tmp_path: Path) -> None:
+    """What cannot be seen comes with pasted text and does no harm; a quotation mark in a source forged the promise."""
+    model = replace(fitted(), source=source)
+    assert read_model(write_model(model, tmp_path / "m.toml")).source == source, "the file keeps what was given"
+    assert model.quoted_sources == shown
+
+
+def test_sources_of_earlier_models_are_kept_and_quoted(tmp_path: Path) -> None:
+    """The source of a model on releases was all that anybody saw of the models of which it keeps a part."""
+    plain, source = fitted(), fitted().source
+    model = replace(plain, earlier_sources=("raw check-ins", 'a "census"'))
+    back = read_model(write_model(model, tmp_path / "m.toml"))
+    assert back.sources == (source, "raw check-ins", 'a "census"')
+    quoted = f'"{source}"; and of earlier models, of which it keeps a part: "raw check-ins", "a \'census\'"'
+    assert back.quoted_sources == quoted
+    assert quoted in str(back)
+    assert model_digest(back) == model_digest(model) != model_digest(plain)
+    assert "earlier_sources" not in model_text(plain), "files without it, and their digest, stay as they are"
+    for wrong in ('"x"', "[1]", '["x", "."]', "[[]]", str(["x"] * 9).replace("'", '"')):
+        with pytest.raises(BadInput, match="earlier_sources"):
+            parse_model(model_text(plain).replace("data = ", f"earlier_sources = {wrong}\ndata = ", 1), "m.toml")
+    with pytest.raises(BadInput, match=r"'earlier_sources\[1\]' of the model has '.n', a line break"):
+        write_model(replace(plain, earlier_sources=("x", "a\nb")), tmp_path / "wrong.toml")
 
 
 def test_regions_are_found_by_name() -> None:
@@ -199,7 +246,7 @@ def test_slots_of_another_length_are_refused() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ('kind = "ar1"', 'kind = "ar2"', "unknown kind of m.toml 'ar2'"),
+        ('kind = "ar1"', 'kind = "ar2"', "m.toml: unknown kind 'ar2'. Did you mean 'ar1'"),
         ("season = 7", 'season = "moon"', "season of m.toml is 'moon'; allowed: none, day, week"),
         ("slots = 140", "slots = 0", "'slots' of m.toml is 0; allowed: a whole number from 1"),
         ('source = "a test"\n', "", "m.toml has no source; .*dpcrowd fit --source TEXT"),
@@ -232,11 +279,11 @@ def test_slots_of_another_length_are_refused() -> None:
             "m.toml has common_usual or common_unusual without common_transition",
         ),
         ('name = "garden"', 'name = "hall"', "m.toml has region 'hall' twice"),
-        ("level = ", "levl = ", "unknown key in \\[region\\] of m.toml 'levl'. Did you mean 'level'"),
+        ("level = ", "levl = ", r"m.toml, \[\[region\]\] of 'hall': unknown key 'levl'. Did you mean 'level'"),
         ("transition = 0", "transition = 1", "transition of 'hall' in m.toml is 1.*; allowed: from 0 to below 1"),
-        ("[scores]", "[score]", "unknown section of m.toml 'score'. Did you mean 'scores'"),
+        ("[scores]", "[score]", "m.toml: unknown section 'score'. Did you mean 'scores'"),
         ("[[region]]", "[region]", "is not TOML|has no \\[\\[region\\]\\]"),
-        ('variance = "', 'variance = "x', "unknown variance of m.toml"),
+        ('variance = "', 'variance = "x', "m.toml: unknown variance 'xproportional'"),
         (
             "region_correlation = 0.0",
             "region_correlation = 1.5",

@@ -79,7 +79,12 @@ def test_the_model_is_that_of_the_crowd(tmp_path: Path) -> None:
     """The released series is far smoother than the crowd: taken for the crowd, a would be 0.9, and V too small."""
     rng = np.random.default_rng(2)
     mean, variance, _ = released(rng, crowd(rng), 400.0)
-    model = fit_releases(write(tmp_path / "estimates.csv", mean, variance), season="none", out=tmp_path / "model.toml")
+    model = fit_releases(
+        write(tmp_path / "estimates.csv", mean, variance),
+        season="none",
+        out=tmp_path / "model.toml",
+        source="our own releases",
+    )
     region = model.regions[0]
     q = region.variance * (region.level if model.variance == "proportional" else 1.0)
     assert region.level == pytest.approx(LEVEL, rel=0.03)
@@ -115,10 +120,12 @@ def test_a_process_variance_that_the_table_does_not_show_is_not_guessed(tmp_path
     """Where every slot has a record, variances grow by a part of Q, with which models were 3000 times too wide."""
     table = write(tmp_path / "estimates.csv", *staggered())
     with pytest.raises(BadInput, match=r"in 1 of 1 regions .*--made-with network.toml.*--process-var NUMBER"):
-        fit_releases(table)
-    model = fit_releases(table, process_var=400.0, season="none")
+        fit_releases(table, source="our own releases")
+    model = fit_releases(table, process_var=400.0, season="none", source="our own releases")
     assert model.notes == ()
-    other = fit_releases(table, made_with=network_file(tmp_path, "process_var = [9.0, 400.0]"), season="none")
+    other = fit_releases(
+        table, made_with=network_file(tmp_path, "process_var = [9.0, 400.0]"), season="none", source="our own releases"
+    )
     assert [astuple(region) for region in other.regions] == [astuple(region) for region in model.regions]
 
 
@@ -158,25 +165,30 @@ def test_a_network_file_that_does_not_help_is_refused(tmp_path: Path, scheme: st
     """A setting that was passed over would be a wrong Q."""
     table = write(tmp_path / "estimates.csv", *staggered(20))
     with pytest.raises(BadInput, match=why):
-        fit_releases(table, made_with=network_file(tmp_path, scheme))
+        fit_releases(table, made_with=network_file(tmp_path, scheme), source="our own releases")
 
 
 @pytest.mark.slow
 def test_what_filters_learned_is_said_not_to_be_undone(tmp_path: Path) -> None:
     """Filters that learn are several: the user has to know that only one of them is undone."""
     table = write(tmp_path / "estimates.csv", *staggered())
-    old = fit_releases(table, process_var=400.0, season="none")
+    old = fit_releases(table, process_var=400.0, season="none", source="our own releases")
     wide = replace(old, regions=tuple(replace(region, variance=1200.0) for region in old.regions), variance="fixed")
     write_model(wide, tmp_path / "old.toml")
-    again = fit_releases(table, made_with=tmp_path / "old.toml", season="none")
+    again = fit_releases(table, made_with=tmp_path / "old.toml", season="none", source="our own releases")
     assert again.notes[0].startswith("filters may have learned how")
     network = network_file(tmp_path, 'model = "old.toml"')
     network.write_text(network.read_text(encoding="utf-8").replace('"park", ', ""), encoding="utf-8")
-    assert "filters have learned" in fit_releases(table, made_with=network, season="none").notes[0]
+    assert (
+        "filters have learned"
+        in fit_releases(table, made_with=network, season="none", source="our own releases").notes[0]
+    )
     assert old.notes == ()
     network.write_text(network.read_text(encoding="utf-8") + "learn = false\n", encoding="utf-8")
     with pytest.raises(BadInput, match="grows by more than the given process variance allows"):
-        fit_releases(table, made_with=network, season="none")  # this table was not made with that model
+        fit_releases(
+            table, made_with=network, season="none", source="our own releases"
+        )  # this table was not made with that model
 
 
 def test_levels_that_contradict_the_releases_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,13 +196,15 @@ def test_levels_that_contradict_the_releases_are_refused(tmp_path: Path, capsys:
     mean, var = np.full((60, 1), 400.0), np.full((60, 1), 100.0)
     mean[:20] = 5.0
     mean[::4] += 0.5
-    old = fit_releases(write(tmp_path / "first.csv", *staggered()), process_var=400.0, season="none")
+    old = fit_releases(
+        write(tmp_path / "first.csv", *staggered()), process_var=400.0, season="none", source="our own releases"
+    )
     low = tuple(replace(region, level=5.0, variance=99.0, transition=0.1) for region in old.regions)
     write_model(replace(old, regions=low, variance="fixed"), tmp_path / "low.toml")
     var[::4] = 99.5
     table = write(tmp_path / "estimates.csv", mean, var)
     with pytest.raises(BadInput, match=r"would expect .* people of 'hall' .* where the releases say"):
-        fit_releases(table, made_with=tmp_path / "low.toml", season="none")
+        fit_releases(table, made_with=tmp_path / "low.toml", season="none", source="our own releases")
     options = ["--releases", "--source", "ours", "--made-with", str(tmp_path / "low.toml"), "--season", "none"]
     assert main(["fit", str(table), *options]) == 2
     assert "with measurements, which need not be undone" in capsys.readouterr().err
@@ -202,7 +216,9 @@ def test_a_table_without_measurements_in_its_end_has_no_scores(tmp_path: Path) -
     variances, means = variances.copy(), means.copy()
     grown = np.arange(1, len(means) - 40)[:, None]
     means[41:], variances[41:] = means[40], variances[40] + 400.0 * grown
-    fitted = fit_releases(write(tmp_path / "estimates.csv", means, variances), process_var=400.0, season="none")
+    fitted = fit_releases(
+        write(tmp_path / "estimates.csv", means, variances), process_var=400.0, season="none", source="our own releases"
+    )
     assert np.isnan(fitted.scores.coverage)
     assert fitted.scores.slots == 0
     assert any("no measurement of any region" in note for note in fitted.notes)
@@ -238,7 +254,11 @@ def test_measurements_in_every_other_slot_are_enough(tmp_path: Path) -> None:
         mean, var = update(prior, prior_var, information * (truth[slot] + rng.normal(0.0, 20.0)), information)
         means.append(mean)
         variances.append(var)
-    fitted = fit_releases(write(tmp_path / "estimates.csv", np.array(means), np.array(variances)), season="none")
+    fitted = fit_releases(
+        write(tmp_path / "estimates.csv", np.array(means), np.array(variances)),
+        season="none",
+        source="our own releases",
+    )
     region = fitted.regions[0]
     settled = region.variance * (region.level if fitted.variance == "proportional" else 1.0)
     assert region.level == pytest.approx(LEVEL, rel=0.05)
@@ -252,16 +272,16 @@ def test_a_span_of_a_table_is_fitted_alone(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "part").mkdir()
     part = tmp_path / "part" / "all.csv"
     part.write_text("\n".join([lines[0], *lines[31:131]]) + "\n", encoding="utf-8")
-    expected = fit_releases(part, process_var=400.0, season="day")
+    expected = fit_releases(part, process_var=400.0, season="day", source="our own releases")
     assert (expected.first, expected.slots) == (100, 100)
     for span in ("100:200", (100, 200), "0.15:0.65"):
-        fitted = fit_releases(path, process_var=400.0, season="day", span=span)
+        fitted = fit_releases(path, process_var=400.0, season="day", span=span, source="our own releases")
         assert [astuple(region) for region in fitted.regions] == [astuple(region) for region in expected.regions]
         assert (fitted.digest, fitted.begins, fitted.first) == (expected.digest, expected.begins, expected.first)
         assert astuple(fitted.scores) == astuple(expected.scores)
-    assert fit_releases(path, process_var=400.0, span="200:").slots == 70
+    assert fit_releases(path, process_var=400.0, span="200:", source="our own releases").slots == 70
     measured = measured_table(tmp_path / "m.csv", np.full((120, 2), 50), 100.0)
-    assert fit_releases(measured, span=":60").slots == 60
+    assert fit_releases(measured, span=":60", source="our own releases").slots == 60
     words = ["fit", str(path), "--releases", "--source", "ours", "--process-var", "400", "--span"]
     assert main([*words, "100:200"]) == 0
     assert "fitted on slots 100 to 199" in capsys.readouterr().out
@@ -302,7 +322,9 @@ def test_measurements_of_a_table_need_nothing_to_be_undone(tmp_path: Path) -> No
     for slot in range(1, 300):
         deviation[slot] = 0.7 * deviation[slot - 1] + rng.normal(0.0, 0.1 * level)
     counts = rng.poisson(np.maximum(level + deviation, 0.0))
-    model = fit_releases(measured_table(tmp_path / "table.csv", counts, 100.0, level), season="none")
+    model = fit_releases(
+        measured_table(tmp_path / "table.csv", counts, 100.0, level), season="none", source="our own releases"
+    )
     assert model.notes == ()
     for region, truth, people in zip(model.regions, (level + deviation).T, level, strict=True):
         settled = region.variance * (region.level if model.variance == "proportional" else 1.0)
@@ -330,7 +352,7 @@ def test_a_wrong_argument_is_refused_with_and_without_measurements(
         arguments.append(({"season": 2.5}, "or a whole number of slots of at least 2"))
     for argument, words in arguments:
         with pytest.raises(BadInput, match=words):
-            fit_releases(path, **argument)
+            fit_releases(path, source="our own releases", **argument)
     assert main(["fit", str(path), "--releases", "--source", "ours", "--process-var", "-1"]) == 2
     assert "--process-var is -1.0; allowed here" in capsys.readouterr().err
 
@@ -340,7 +362,9 @@ def test_large_crowds_that_hardly_change_are_fitted(tmp_path: Path, part: float)
     """A grid that is too coarse would make the variance of a large region too large by orders of magnitude."""
     rng = np.random.default_rng(10)
     counts = 1e5 * (1.0 + part * rng.standard_normal((200, 1)))
-    model = fit_releases(measured_table(tmp_path / "table.csv", counts, 100.0, [1e5]), season="none")
+    model = fit_releases(
+        measured_table(tmp_path / "table.csv", counts, 100.0, [1e5]), season="none", source="our own releases"
+    )
     (region,) = model.regions
     settled = region.variance * (region.level if model.variance == "proportional" else 1.0)
     assert 0.4 < settled / (1 - region.transition**2) / np.var(counts) < 2.5
@@ -353,7 +377,7 @@ def test_noisy_measurements_do_not_show_that_a_crowd_is_calmer_than_persons(
     """Users who stay at their servers look like a part of the level: a Poisson crowd looked up to 25 times calmer than
     it is, and intervals of the next model covered as little as 0.40. Precise measurements may say so."""
     table = measured_table(tmp_path / "table.csv", np.full((240, 3), 300.0), noise)
-    model = fit_releases(table, season="none")
+    model = fit_releases(table, season="none", source="our own releases")
     for region in model.regions:
         unit = region.level if model.variance == "proportional" else 1.0
         settled = region.variance * unit / (1.0 - region.transition**2)
@@ -365,7 +389,7 @@ def test_an_empty_region_and_one_in_groups_do_not_block_a_fit(tmp_path: Path) ->
     rng = np.random.default_rng(7)
     counts = rng.poisson([0.0, 300.0, 150.0, 8.0], (240, 4))
     table = measured_table(tmp_path / "table.csv", counts, 900.0, [0.4, 290.0, 155.0, 8.5], hidden=(3,))
-    model = fit_releases(table, season="none")
+    model = fit_releases(table, season="none", source="our own releases")
     empty, large, _, grouped = model.regions
     assert 0.0 < empty.level < 3.0
     assert large.level == pytest.approx(300.0, rel=0.05)
@@ -375,7 +399,7 @@ def test_an_empty_region_and_one_in_groups_do_not_block_a_fit(tmp_path: Path) ->
     assert "'r3' of 4 regions: measured by themselves in fewer than 3" in model.notes[1]
     nothing = measured_table(tmp_path / "short.csv", counts[:4], 900.0)
     with pytest.raises(BadInput, match="at most 2 slots in which anything was learned"):
-        fit_releases(nothing)
+        fit_releases(nothing, source="our own releases")
 
 
 def test_a_span_that_begins_without_any_measurement_is_fitted(tmp_path: Path) -> None:
@@ -384,7 +408,7 @@ def test_a_span_that_begins_without_any_measurement_is_fitted(tmp_path: Path) ->
     lines = measured_table(tmp_path / "table.csv", counts, 400.0).read_text(encoding="utf-8").splitlines()
     empty = [line.rsplit(",", 2)[0] + ",," for line in lines[1:161]]
     (tmp_path / "late.csv").write_text("\n".join([lines[0], *empty, *lines[161:]]) + "\n", encoding="utf-8")
-    model = fit_releases(tmp_path / "late.csv", season="none")
+    model = fit_releases(tmp_path / "late.csv", season="none", source="our own releases")
     assert [region.level for region in model.regions] == pytest.approx([80.0, 30.0], rel=0.15)
 
 
@@ -392,9 +416,9 @@ def test_regions_that_say_little_start_from_the_model_before(tmp_path: Path) -> 
     """A network at a small epsilon would forget with every fit what it knew from public data."""
     rng = np.random.default_rng(8)
     counts = rng.poisson(np.where(np.arange(210)[:, None] % 7 < 5, 1.2, 0.5) * np.array([60.0, 25.0]))
-    before = dpcrowd.fit(dpcrowd.counts_from_array(counts, regions=["r0", "r1"]), source="ours", season=7)
+    before = dpcrowd.fit(dpcrowd.counts_from_array(counts, regions=["r0", "r1"]), source="our own releases", season=7)
     table = measured_table(tmp_path / "table.csv", counts, 1e5)
-    after = fit_releases(table, made_with=before, season=7)
+    after = fit_releases(table, made_with=before, season=7, source="our own releases")
     for one, other in zip(before.regions, after.regions, strict=True):
         assert other.level == pytest.approx(one.level, rel=0.2)
         assert 0.2 < other.variance / one.variance < 5.0
@@ -403,15 +427,15 @@ def test_regions_that_say_little_start_from_the_model_before(tmp_path: Path) -> 
     with pytest.raises(
         BadInput, match=r"the model lacks 'r1' of 2 regions of the releases, so they were not made with"
     ):
-        fit_releases(table, made_with=elsewhere, season=7)
-    plain = fit_releases(table, process_var=3.0, season=7)
+        fit_releases(table, made_with=elsewhere, season=7, source="our own releases")
+    plain = fit_releases(table, process_var=3.0, season=7, source="our own releases")
     assert "the process variance that was given was not used" in plain.notes[0]
     network = tmp_path / "network.toml"
     text = '[network]\nregions = ["r0", "r1"]\n[scheme]\nname = "relay"\nprocess_var = 9.0\n'
     network.write_text(text, encoding="utf-8")
-    walk = fit_releases(table, made_with=network, season=7)
+    walk = fit_releases(table, made_with=network, season=7, source="our own releases")
     assert f"the process variance of '{network}' was not used" in walk.notes[0], "none was given"
-    bare = fit_releases(table, season=7)
+    bare = fit_releases(table, season=7, source="our own releases")
     assert not any("was not used" in note for note in bare.notes)
 
 
@@ -425,7 +449,7 @@ def test_a_gap_is_crossed_by_prediction() -> None:
 def test_the_function_for_counts_names_that_for_releases(tmp_path: Path) -> None:
     """The option of the command is a function of its own in Python."""
     with pytest.raises(BadInput, match=r"give releases to dpcrowd.fit_releases"):
-        dpcrowd.fit(tmp_path / "estimates.csv", source="ours", releases=True)
+        dpcrowd.fit(tmp_path / "estimates.csv", source="our own releases", releases=True)
     assert dpcrowd.fit_releases is fit_releases
 
 
@@ -443,7 +467,7 @@ def test_a_table_that_does_not_help_is_refused(tmp_path: Path, header: str, why:
     more = ",5" * (header.count(",") - 2)
     path.write_text(f"{header}\n0,hall,5{more}\n1,hall,6{more}\n")
     with pytest.raises(BadInput, match=why):
-        fit_releases(path)
+        fit_releases(path, source="our own releases")
 
 
 def test_what_is_no_table_of_releases_is_told_how_to_get_one(tmp_path: Path) -> None:
@@ -451,7 +475,7 @@ def test_what_is_no_table_of_releases_is_told_how_to_get_one(tmp_path: Path) -> 
     counts = tmp_path / "hours.csv"
     counts.write_text("time,hall\n2026-01-01T00:00Z,5\n2026-01-01T01:00Z,6\n", encoding="utf-8")
     with pytest.raises(BadInput, match=r"no column 'slot', .*without --releases.*client\.estimates.*curl"):
-        fit_releases(counts)
+        fit_releases(counts, source="our own releases")
     measured = measured_table(tmp_path / "m.csv", np.full((20, 2), 50), 100.0)
     with pytest.raises(BadInput, match=r"'nofile.toml' \(--made-with\) is not a file that .*; give the network.toml"):
-        fit_releases(measured, made_with="nofile.toml")
+        fit_releases(measured, made_with="nofile.toml", source="our own releases")

@@ -448,7 +448,7 @@ def test_a_source_is_a_text(series: Path, source: Any) -> None:
 @pytest.mark.parametrize("source", ["ours\nand: more", "red \x1b[31m", "a\tb", "a\u2028b", "a\u202eb"])
 def test_a_source_is_one_line(series: Path, source: str) -> None:
     """Every node prints it: a line break would forge a line of a log, and an escape sequence moves a cursor."""
-    with pytest.raises(BadInput, match=r"the source has '\\.*', a line break or another control .*; write it as one"):
+    with pytest.raises(BadInput, match=r"the source has '\\.*', a (line break|control .*), as .*; write it as one"):
         dpcrowd.fit(series, source=source)
     assert dpcrowd.fit(series, source=" Statistik Köln, 2026 – «offen»\n").source == "Statistik Köln, 2026 – «offen»"
 

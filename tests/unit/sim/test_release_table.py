@@ -52,7 +52,7 @@ def test_a_table_without_rows_is_refused(tmp_path: Path, capsys: pytest.CaptureF
 def test_numbers_that_no_server_writes_are_refused(tmp_path: Path, row: str, message: str) -> None:
     """They counted as rows without a measurement, or filled the memory: the model was one of something else."""
     with pytest.raises(BadInput, match=f"releases.csv line 12, column {message}"):
-        fit_releases(written(tmp_path / "releases.csv", row))
+        fit_releases(written(tmp_path / "releases.csv", row), source="ours")
 
 
 def test_a_negative_variance_of_an_estimate_is_refused(tmp_path: Path) -> None:
@@ -60,28 +60,28 @@ def test_a_negative_variance_of_an_estimate_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "releases.csv"
     path.write_text("slot,region,estimate,variance\n0,hall,5,2\n1,hall,5,-2\n2,hall,5,2\n", encoding="utf-8")
     with pytest.raises(BadInput, match=r"line 3, column 'variance' \(slot 1, region 'hall'\) is -2; allowed: a number"):
-        fit_releases(path)
+        fit_releases(path, source="ours")
 
 
 @pytest.mark.parametrize("cells", [",", "nan,inf", ",inf", "nan,nan", "48,inf"])
 def test_slots_without_a_measurement_are_read(tmp_path: Path, cells: str) -> None:
     """Servers write empty cells, and simulations NaN with an infinite variance, where nothing was measured."""
     path = written(tmp_path / "releases.csv", f"10,hall,50,40,60,{cells}", "11,hall,50,40,60,50,25")
-    assert fit_releases(path, season="none").slots == 12
+    assert fit_releases(path, season="none", source="ours").slots == 12
 
 
 def test_a_table_with_gaps_is_read(tmp_path: Path) -> None:
     """A server that was off for a while has released nothing in that time."""
     path = written(tmp_path / "releases.csv", *(f"{slot},hall,50,40,60,50,25" for slot in range(700, 705)))
-    model = fit_releases(path, season="none")
+    model = fit_releases(path, season="none", source="ours")
     assert (model.slots, model.notes[0]) == (705, "690 of 705 slots are missing in the table.")
 
 
 def test_an_array_is_not_printed() -> None:
     """A message of thousands of numbers hides what is wrong, and numbers of people have no place in logs."""
     with pytest.raises(BadInput) as refused:
-        fit_releases(np.full((30, 2), 77))  # type: ignore[arg-type]
+        fit_releases(np.full((30, 2), 77), source="ours")  # type: ignore[arg-type]
     message = "file, an object of type ndarray and shape (30, 2), is not the path of a file; allowed: a text such as "
     assert str(refused.value) == message + "'releases.csv', or a Path."
     with pytest.raises(BadInput, match="file, an object of type list, is not the path"):
-        fit_releases([[77, 77]])  # type: ignore[arg-type]
+        fit_releases([[77, 77]], source="ours")  # type: ignore[arg-type]

@@ -156,11 +156,11 @@ def _read_models(paths: Iterable[str]) -> dict[str, Model]:
         model = read_model(path)
         if model.data not in PUBLISHED:
             raise BadInput(
-                f"'{path}' was fitted on '{model.data}', which no figure uses; allowed: models of "
+                f"'{path}' was fitted on '{model.data_name}', which no figure uses; allowed: models of "
                 f"{', '.join(PUBLISHED)}."
             )
         if model.data in models:
-            raise BadInput(f"'{path}' is the second model of '{model.data}'; give one per data set.")
+            raise BadInput(f"'{path}' is the second model of '{model.data_name}'; give one per data set.")
         models[model.data] = model
     return models
 

@@ -77,6 +77,7 @@ def models_in_use(plan: RunPlan) -> list[dict[str, Any]]:
             "data": name,
             "model": model.file,
             "model_source": model.source,
+            **({"model_earlier_sources": list(model.earlier_sources)} if model.earlier_sources else {}),
             "model_span": model.span,
             "model_season": str(model.season),
             "in_sample_slots": overlap(model, apply_model(model, plan.data[name]), BURN_IN),

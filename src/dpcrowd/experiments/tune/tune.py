@@ -242,7 +242,7 @@ def _facts_of_model(config: SimulationConfig) -> dict[str, Any]:
         return {}
     return {
         "process_model": fitted.file,
-        "process_model_source": fitted.source,
+        "process_model_source": "\n".join(fitted.sources),
         "process_model_span": fitted.span,
         "process_model_sha256": model_digest(fitted),
         "in_sample_slots": config.in_sample,

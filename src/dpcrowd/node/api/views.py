@@ -256,6 +256,13 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
             "check; null: there is no model."
         ),
     ] = None
+    model_assertion: Annotated[
+        str | None,
+        Meta(
+            description="The same as the promise quotes it: in quotation marks, escaped, and followed by the sources "
+            "of earlier models of which that model keeps a part; null: there is no model."
+        ),
+    ] = None
     learn: Annotated[
         bool,
         Meta(

@@ -6,7 +6,7 @@ from dpcrowd.node.config.network import NetworkConfig
 from dpcrowd.node.config.node import NodeConfig
 from dpcrowd.node.config.promise import FormerModel, earlier_models, promise_in
 from dpcrowd.node.config.read import load_network, load_node, load_pair, network_text, parse_network, parse_node
-from dpcrowd.node.config.revision import check_member, check_next, only_model_differs
+from dpcrowd.node.config.revision import check_member, check_new, check_next, only_model_differs
 from dpcrowd.node.config.tokens import Right, token_hash
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "NodeConfig",
     "Right",
     "check_member",
+    "check_new",
     "check_next",
     "describe_changes",
     "digest",

@@ -76,13 +76,13 @@ def _section(network: NetworkConfig, name: str) -> object:
 def _model(before: Model | None, after: Model | None) -> list[str]:
     """Return how the model changes, and what each operator asserts from now on."""
     if after is None:
-        return [] if before is None else [f"the model fitted on '{before.data}' is no longer used"]
+        return [] if before is None else [f"the model fitted on '{before.data_name}' is no longer used"]
     if before is not None and model_digest(before) == model_digest(after):
         return []
-    old = "no model" if before is None else f"the model fitted on '{before.data}'"
+    old = "no model" if before is None else f"the model fitted on '{before.data_name}'"
     return [
-        f"{old} -> a model fitted on '{after.data}', digest {model_digest(after)[:16]}; whoever takes this revision "
-        f'asserts that the new model costs no budget, for this reason: "{after.quoted_source}"'
+        f"{old} -> a model fitted on '{after.data_name}', digest {model_digest(after)[:16]}; whoever takes this "
+        f"revision asserts that the new model costs no budget, for this reason: {after.quoted_sources}"
     ]
 
 
@@ -108,7 +108,7 @@ def _some(texts: Iterable[str]) -> str:
 
 def _text(value: object) -> str:
     """Return a value as an operator would write it; long lists and tables are cut."""
-    if value is None:
+    if value is None or value == {}:
         return "(not set)"
     if isinstance(value, bool):
         return str(value).lower()

@@ -41,7 +41,7 @@ from dpcrowd.schemes.prediction import PublicFacts, best_reach, best_samples, re
 from dpcrowd.schemes.registry import make_scheme, staggered_interval
 from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Hops, Relay, schedule_offsets
 
-__all__ = ["NetworkConfig"]
+__all__ = ["NetworkConfig", "assertion"]
 
 PREDICTED = 36
 """Servers whose accuracy is predicted, if the file does not give the number of samples, or the reach."""
@@ -50,6 +50,19 @@ Servers = Annotated[
     tuple[ServerSection, ...],
     about("The servers; a server's number is its place here.", "at least one [[server]] table", min_length=1),
 ]
+
+
+def assertion(model: str, sources: str) -> str:
+    """Return what operators assert of a model, and when that is true.
+
+    model    which one it is, in words
+    sources  why it costs no budget, in quotation marks
+    """
+    return (
+        f"Asserted by the operators, not checkable by any server: {model} costs no budget, for this reason, in their "
+        f"own words: {sources}. This is true only if it was fitted on published data, on people whom this promise does "
+        "not cover, or on earlier releases; otherwise the model is a release that nobody has paid for."
+    )
 
 
 class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
@@ -157,12 +170,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         text = str(self.guarantee()) if self.relay is None else f"{self.guarantee()} {AUDIENCE_OF_RECORDS}"
         if self.fitted is None:
             return text
-        return (
-            f"{text} Asserted by the operators, not checkable by any server: the process model that all servers know "
-            f'costs no budget, for this reason, in their own words: "{self.fitted.quoted_source}". This is true only '
-            "if it was fitted on published data, on people whom this promise does not cover, or on earlier releases; "
-            "otherwise the model is a release that nobody has paid for."
-        )
+        return f"{text} {assertion('the process model that all servers know', self.fitted.quoted_sources)}"
 
     @property
     def asks_to_learn(self) -> bool:

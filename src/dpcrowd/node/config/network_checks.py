@@ -98,7 +98,8 @@ def _check_turnover(network: NetworkConfig) -> None:
     ):
         if wrong:
             raise InvalidValue(
-                "scheme.turnover", f"given {method.turnover:g} with {choice}; it needs {needed}, or leave it out."
+                "scheme.turnover",
+                f"given {method.turnover:g} with {choice}; turnover needs {needed}. Otherwise leave it out.",
             )
 
 
@@ -111,7 +112,12 @@ def _check_groups(network: NetworkConfig) -> None:
         raise InvalidValue("scheme.groups", GROUPS_NEED_A_MODEL)
     if method.share_width or network.shares.ndim > 1:
         why = "learned shares" if method.share_width else "shares that differ by region"
-        raise InvalidValue("scheme.groups", f'given "auto" with {why}; groups need one public share per server.')
+        raise InvalidValue(
+            "scheme.groups",
+            f'given "auto" with {why}; allowed here: "off". A group is read as one sum of its regions, which a single '
+            "public share turns into people; where a server's share differs by region, nobody knows which region the "
+            "people of the sum are from.",
+        )
 
 
 def _check_share_width(network: NetworkConfig) -> None:
@@ -133,7 +139,8 @@ def _check_share_width(network: NetworkConfig) -> None:
     ):
         if wrong:
             raise InvalidValue(
-                "scheme.share_width", f"given {method.share_width:g} with {choice}; it needs {needed}, or leave it out."
+                "scheme.share_width",
+                f"given {method.share_width:g} with {choice}; share_width needs {needed}. Otherwise leave it out.",
             )
 
 
@@ -145,7 +152,8 @@ def _check_meetings(network: NetworkConfig) -> None:
         raise InvalidValue("scheme.meetings", f'given true with scheme "{network.method.name}"; it is for relay only.')
     if not network.method.share_width:
         raise InvalidValue(
-            "scheme.meetings", "given true without a share_width; it is for servers that learn shares, or leave it out."
+            "scheme.meetings",
+            "given true without a share_width; meetings are for servers that learn shares. Otherwise leave it out.",
         )
     if network.guarantee_section.users != "pinned":
         raise InvalidValue(
@@ -380,14 +388,14 @@ def _questionable_model(network: NetworkConfig) -> Iterator[str]:
     if fitted.season_lacks_times:
         yield (
             f"the model has a season of {fitted.season} slots and no times, so it is taken to begin at the epoch, "
-            f"{utc_text(int(network.general.epoch))}: if slot 0 of '{fitted.data}' was at another place in the season, "
-            "everything that is expected is shifted. Fit the model again on public counts, or on your own "
+            f"{utc_text(int(network.general.epoch))}: if slot 0 of '{fitted.data_name}' was at another place in the "
+            "season, everything that is expected is shifted. Fit the model again on public counts, or on your own "
             "releases, whose slots are labelled with times."
         )
     if fitted.slot is None:
         yield (
-            f"the model has no slot length, since '{fitted.data}' has no times: nothing checks that its slots are as "
-            f"long as those of this network, {network.general.slot}. Fit it again on the same public counts "
+            f"the model has no slot length, since '{fitted.data_name}' has no times: nothing checks that its slots are "
+            f"as long as those of this network, {network.general.slot}. Fit it again on the same public counts "
             "with --slot-length."
         )
     if network.method.groups == "auto" and fitted.region_correlation is None:

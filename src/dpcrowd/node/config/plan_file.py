@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput
-from dpcrowd.models.file import parse_model
+from dpcrowd.models.file import model_digest, parse_model
 from dpcrowd.node.config.kinds import Duration
 from dpcrowd.node.config.network import NetworkConfig
 from dpcrowd.node.config.read import convert_network, network_text, read_text, read_toml
+from dpcrowd.node.config.revision import check_new
 from dpcrowd.node.config.samples import placeholder_key
 
 __all__ = ["PlannedNetwork", "read_plan"]
@@ -30,11 +31,14 @@ class PlannedNetwork:
 
     has_slot    whether the plan gives the length of a slot; if not, it is a placeholder, too
     model_file  the file of the process model, if the plan has one; its text is in `network.method.model`
+    model_changed  whether that file says something else than when the plan was made; plans of earlier versions do not
+                tell
     """
 
     network: NetworkConfig
     has_slot: bool
     model_file: Path | None = None
+    model_changed: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,8 +49,9 @@ def read_plan(path: str | os.PathLike[str]) -> PlannedNetwork:
     """Return the plan in a file."""
     where = os.fspath(path)
     model = _model_name(read_toml(read_text(path), where))
-    raw = read_toml(network_text(path), where)
-    if not isinstance(raw.pop("plan", None), dict):
+    raw = read_toml(network_text(path, is_plan=True), where)
+    plan = raw.pop("plan", None)
+    if not isinstance(plan, dict):
         raise BadInput(f"{where}: not a plan, since it has no table [plan]; write one with `dpcrowd plan --toml FILE`.")
     general = raw.get("network", {})
     if not raw.get("link") and len(raw.get("server", [])) > 1:
@@ -58,10 +63,14 @@ def read_plan(path: str | os.PathLike[str]) -> PlannedNetwork:
         raw["network"] = _GENERAL | _slot_of_model(raw) | general
     if isinstance(raw.get("server"), list):
         raw["server"] = [_with_placeholders(server, number) for number, server in enumerate(raw["server"])]
+    network = convert_network(raw, where)
+    check_new(network, where)
+    planned_with = plan.get("model_digest")
     return PlannedNetwork(
-        convert_network(raw, where),
+        network,
         isinstance(general, dict) and "slot" in general,
         None if model is None else Path(path).absolute().parent / model,
+        network.fitted is not None and planned_with not in (None, model_digest(network.fitted)),
     )
 
 

@@ -6,6 +6,9 @@ are what the model said, however long ago that was. So the promise names every e
 with which estimates began from nothing. Those before that are named as long as releases that were made with them are in
 the present window, or horizon.
 
+A server that has joined later, or has lost its folder, begins with what its neighbours estimate. Which models there
+were before that it does not know, so its promise names these neighbours.
+
 Which models these are follows from the revisions, and is stored beside the estimates: copies of revisions are deleted.
 """
 
@@ -16,7 +19,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from dpcrowd.models.file import model_digest
-from dpcrowd.node.config.network import NetworkConfig
+from dpcrowd.models.model import Model
+from dpcrowd.models.printable import quote_sources, quoted
+from dpcrowd.node.config.network import NetworkConfig, assertion
+from dpcrowd.schemes.server import Joined
 
 __all__ = ["FormerModel", "earlier_models", "promise_in"]
 
@@ -24,7 +30,7 @@ __all__ = ["FormerModel", "earlier_models", "promise_in"]
 class FormerModel(NamedTuple):
     """A model that a network had before.
 
-    source   why it costs no privacy budget, as the promise quotes it
+    source   why it costs no privacy budget; with the sources of earlier models of which it kept a part, one per line
     until    the first slot after those with it
     goes_on  whether estimates go on from those that were made with it
     """
@@ -48,7 +54,7 @@ def earlier_models(
         if one.fitted is not None:
             name = model_digest(one.fitted)
             if name not in models or models[name].until < until:
-                models[name] = FormerModel(name, one.fitted.quoted_source, until, goes_on=True)
+                models[name] = FormerModel(name, _stored(one.fitted), until, goes_on=True)
         if not _estimates_go_on(one, following):
             models |= {name: model._replace(goes_on=False) for name, model in models.items() if model.until <= until}
     return tuple(sorted(models.values(), key=lambda one: (one.until, one.digest)))
@@ -68,25 +74,39 @@ def _estimates_go_on(before: NetworkConfig, following: NetworkConfig) -> bool:
     return not set(before.regions).isdisjoint(following.regions)
 
 
-def promise_in(network: NetworkConfig, earlier: Iterable[FormerModel], slot: int) -> str:
+def promise_in(network: NetworkConfig, earlier: Iterable[FormerModel], slot: int, joined: Joined | None = None) -> str:
     """Return what is promised in a slot, in words.
 
     network  the revision in use
     earlier  the models of the revisions before it, as far as they are known
+    joined   whose word the server's estimates began with; None: nobody's, and it knows all models behind them
     """
     text, guarantee = network.promise(), network.guarantee()
     is_window = guarantee.kind == "window"
     first = slot - guarantee.length + 1 if is_window else network.guarantee_section.horizon_from_slot
     present = None if network.fitted is None else model_digest(network.fitted)
-    named = set()
+    named = set[str]()
     for one in sorted(earlier, key=lambda one: -one.until):
         released = one.until > first
         if one.digest == present or one.source in named or not (released or one.goes_on):
             continue
-        named.add(one.source)
         span = f"The present {'window' if is_window else 'horizon'} has" if released else "Estimates go on from"
+        text += f" {span} releases of slots before {one.until} that were made with an earlier model"
+        sources = quote_sources(one.source.split("\n"))
+        if present is None and not named:  # nothing has been asserted before
+            text += f". {assertion('that model', sources)}"
+        else:
+            text += f", of which the operators asserted the same: {sources}."
+        named.add(one.source)
+    if joined is not None and network.revision > 1:
         text += (
-            f" {span} releases of slots before {one.until} that were made with an earlier model, of which the "
-            f'operators asserted the same: "{one.source}".'
+            f" Estimates of this server began with those of {' and '.join(joined.sources)} in slot {joined.slot}: they "
+            "may go on from models of revisions that this server has never had, which the promises of those servers "
+            "name."
         )
     return text
+
+
+def _stored(model: Model) -> str:
+    """Return the sources of a model as they are stored: one per line, so no line breaks in them, and not endless."""
+    return "\n".join(quoted(source)[1:-1] for source in model.sources)

@@ -14,6 +14,7 @@ import difflib
 import json
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
@@ -52,6 +53,7 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _ONE_LINE = r"""("{3}[^"\n]*"{3}|'{3}[^'\n]*'{3}|"[^"\n]*"(?!")|'[^'\n]*'(?!'))"""
 """A text of TOML on one line, in any of its kinds of quotation marks."""
 _MODEL = re.compile(rf"^[ \t]*model[ \t]*=[ \t]*{_ONE_LINE}", re.MULTILINE)
+_BESIDE = 'copy the model into the folder of network.toml, and give its name there, such as "model.toml"'
 _SHOWN = 60
 _LONGEST = 1_500
 _LARGEST = 64 << 20
@@ -80,10 +82,11 @@ def load_network(path: str | os.PathLike[str]) -> NetworkConfig:
     return parse_network(network_text(path), os.fspath(path))
 
 
-def network_text(path: str | os.PathLike[str]) -> str:
+def network_text(path: str | os.PathLike[str], *, is_plan: bool = False) -> str:
     """Return the text of a network.toml, in which the text of a model stands in the place of its file's name.
 
-    So a copy of it is complete, wherever it is kept.
+    So a copy of it is complete, wherever it is kept. A network.toml comes from somebody else, so it names no file
+    outside its own folder; a plan, which its reader has made, may do so (`is_plan`).
     """
     text, where = read_text(path), os.fspath(path)
     scheme = read_toml(text, where).get("scheme")
@@ -93,8 +96,12 @@ def network_text(path: str | os.PathLike[str]) -> str:
     line = _MODEL.search(text, text.index("[scheme]") if "[scheme]" in text else 0)
     if line is None:
         raise BadInput(f"{where}: scheme.model: write it as a line of its own in [scheme]: model = {json.dumps(name)}")
+    if not is_plan:
+        _check_beside(name, where)
     file = Path(path).absolute().parent / name
     try:
+        if not name.strip() or not _is_regular(file):  # what else there is may never end, or be more than read
+            raise BadInput(f"{json.dumps(name)} is not the name of a file; {_BESIDE}.")
         content = read_text(file).removeprefix("\ufeff")
         if "\n" in content:
             parse_model(content, str(file))  # here, since the text alone does not say where it comes from
@@ -104,6 +111,20 @@ def network_text(path: str | os.PathLike[str]) -> str:
         fault = "is empty" if not content.strip() else "is not a process model"
         raise BadInput(f"{where}: scheme.model: '{name}' {fault}; give a file that 'dpcrowd fit' wrote.")
     return f"{text[: line.start()]}model = {json.dumps(content, ensure_ascii=False)}{text[line.end() :]}"
+
+
+def _check_beside(name: str, where: str) -> None:
+    """Refuse the path of a model that leaves the folder of the network.toml that names it."""
+    if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
+        raise BadInput(f"{where}: scheme.model: {json.dumps(name)} is not beside network.toml; {_BESIDE}.")
+
+
+def _is_regular(file: Path) -> bool:
+    """Whether a path is that of a file, and not of a folder, a pipe or a device; a missing one is refused later."""
+    try:
+        return stat.S_ISREG(file.stat().st_mode)
+    except (OSError, ValueError):
+        return True
 
 
 def parse_node(text: str, where: str = "node.toml", folder: str | os.PathLike[str] = ".") -> NodeConfig:
@@ -336,6 +357,8 @@ def _text_of(value: Any) -> str:
     """Return a value as a short text on one line."""
     if isinstance(value, dict):
         return "a table"
+    if isinstance(value, bool):
+        return str(value).lower()  # as TOML has it
     text = _one_line(value.isoformat() if hasattr(value, "isoformat") else repr(value))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 

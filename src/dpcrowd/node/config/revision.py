@@ -19,7 +19,7 @@ from dpcrowd.node.config.digest import canonical
 from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.node.config.network import NetworkConfig
 
-__all__ = ["check_member", "check_next", "differing_settings", "only_model_differs"]
+__all__ = ["check_member", "check_new", "check_next", "differing_settings", "only_model_differs"]
 
 _FREE_IN_SCHEME = {"process_var", "transition", "beta", "model", "learn", "turnover"}
 _FREE_IN_RELAY = {"samples", "interval", "reach", "lag", "guard", "share_width", "meetings", "groups"}
@@ -33,6 +33,18 @@ def check_next(current: NetworkConfig, following: NetworkConfig, where: str = "n
         _check(current, following)
     except InvalidValue as error:
         raise BadInput(f"{where}: {error}") from None
+
+
+def check_new(network: NetworkConfig, where: str = "network.toml") -> None:
+    """Refuse texts of a model that could forge or control what is printed, in a file that is not in use yet.
+
+    What is in use, and copies of what was, are read whatever they say: it is escaped where it is printed.
+    """
+    try:
+        if network.fitted is not None:
+            network.fitted.check_texts()
+    except BadInput as error:
+        raise BadInput(f"{where}: scheme.model: {error}") from None
 
 
 def check_member(network: NetworkConfig, server: str, where: str = "network.toml") -> None:
@@ -82,7 +94,10 @@ def only_model_differs(one: NetworkConfig, other: NetworkConfig) -> bool:
 
 
 def _check(current: NetworkConfig, following: NetworkConfig) -> None:
-    if following.revision <= current.revision:
+    if following.revision < current.revision:
+        raise InvalidValue("network.revision", _older_revision(current, following))
+    if following.revision == current.revision:
+        _check_lasting(current, following)  # no number makes such a change possible
         raise InvalidValue("network.revision", _same_revision(current, following))
     if following.valid_from_slot <= current.valid_from_slot:
         given = f"given {following.valid_from_slot}"
@@ -92,6 +107,18 @@ def _check(current: NetworkConfig, following: NetworkConfig) -> None:
             "network.valid_from_slot",
             f"{given}; allowed: above {current.valid_from_slot}, where the current revision begins.",
         )
+    _check_lasting(current, following)
+    present, start = current.guarantee_section.horizon_from_slot, following.guarantee_section.horizon_from_slot
+    if start not in (present, following.valid_from_slot):
+        raise InvalidValue(
+            "guarantee.horizon_from_slot",
+            f"given {start}; allowed: {present}, where the present horizon began, or {following.valid_from_slot} "
+            "(valid_from_slot), to begin a new one with this revision.",
+        )
+
+
+def _check_lasting(current: NetworkConfig, following: NetworkConfig) -> None:
+    """Refuse changes of what no revision may change."""
     for name in ("id", "epoch", "slot"):
         _check_same(f"network.{name}", getattr(current.general, name), getattr(following.general, name))
     for name in current.guarantee_section.__struct_fields__:
@@ -101,13 +128,6 @@ def _check(current: NetworkConfig, following: NetworkConfig) -> None:
                 getattr(current.guarantee_section, name),
                 getattr(following.guarantee_section, name),
             )
-    present, start = current.guarantee_section.horizon_from_slot, following.guarantee_section.horizon_from_slot
-    if start not in (present, following.valid_from_slot):
-        raise InvalidValue(
-            "guarantee.horizon_from_slot",
-            f"given {start}; allowed: {present}, where the present horizon began, or {following.valid_from_slot} "
-            "(valid_from_slot), to begin a new one with this revision.",
-        )
     free = _FREE_IN_SCHEME
     if following.relay is not None:
         free = _FREE_IN_SCHEME | _FREE_IN_RELAY if current.relay is not None else set(current.method.__struct_fields__)
@@ -116,8 +136,17 @@ def _check(current: NetworkConfig, following: NetworkConfig) -> None:
             _check_same(f"scheme.{name}", getattr(current.method, name), getattr(following.method, name))
 
 
+def _older_revision(current: NetworkConfig, following: NetworkConfig) -> str:
+    """Return why an older file cannot follow. Under a higher number it would bring its old settings back."""
+    return (
+        f"given {following.revision}, but revision {current.revision} is in use: this is an older file, or one that "
+        "was made from an older one. Take the newest network.toml (and its model), which the other servers have. Do "
+        "not raise the number of an old file: that would bring its settings back."
+    )
+
+
 def _same_revision(current: NetworkConfig, following: NetworkConfig) -> str:
-    """Return why a file whose revision is not above that of the one in use cannot follow it."""
+    """Return why a changed file with the number of the one in use cannot follow it."""
     given = f"given {following.revision}, but"
     if only_model_differs(current, following):
         return (
@@ -130,7 +159,8 @@ def _same_revision(current: NetworkConfig, following: NetworkConfig) -> str:
     more = f" and {len(names) - _MOST_DIFFERENCES} more" if len(names) > _MOST_DIFFERENCES else ""
     return (
         f"{given} the file differs from revision {current.revision}, which is in use, in "
-        f"{', '.join(names[:_MOST_DIFFERENCES])}{more}; allowed: a higher number for a changed file."
+        f"{', '.join(names[:_MOST_DIFFERENCES])}{more}; allowed: a higher number for a changed file. If you did not "
+        "change it, it is another one: take the network.toml that the other servers have."
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.models.file import model_digest
-from dpcrowd.node.build import stored_models
+from dpcrowd.node.build import stored_join, stored_models
 from dpcrowd.node.config import FormerModel, NetworkConfig, NodeConfig, digest, earlier_models, load_pair, promise_in
 from dpcrowd.node.doctor.clock_checks import check_clock, check_synchronised
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
@@ -29,6 +29,7 @@ from dpcrowd.node.doctor.server_checks import (
 )
 from dpcrowd.node.live.revisions import Revisions, current_revision
 from dpcrowd.node.storage import Storage
+from dpcrowd.schemes.server import Joined
 
 __all__ = ["examine"]
 
@@ -93,13 +94,15 @@ def _heard_until(node: NodeConfig, network: NetworkConfig) -> int | None:
         return None
 
 
-def _stored_models(node: NodeConfig, network: NetworkConfig) -> tuple[FormerModel, ...]:
-    """Return the models of earlier revisions that the ledger's database knows; none if it cannot be read."""
+def _behind_estimates(node: NodeConfig, network: NetworkConfig) -> tuple[tuple[FormerModel, ...], Joined | None]:
+    """Return the models of earlier revisions that the ledger's database knows, and whose word the estimates began with;
+    nothing if it cannot be read.
+    """
     try:
         with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
-            return stored_models(storage)
+            return stored_models(storage), stored_join(storage)
     except (DpcrowdError, OSError):  # the check of the ledger says what is wrong with it
-        return ()
+        return (), None
 
 
 def _check_configuration(node: NodeConfig, revisions: Revisions, at_ns: int) -> Iterator[Finding]:
@@ -115,8 +118,9 @@ def _check_configuration(node: NodeConfig, revisions: Revisions, at_ns: int) -> 
         text = f"network.toml is already at revision {following.revision}, digest {digest(following).hex()}"
         yield note("configuration", f"{text}, which is valid from slot {following.valid_from_slot} on.")
     slot = max(network.clock().slot_of(at_ns), 0)
-    models = earlier_models(_stored_models(node, network), revisions.chain, slot if revisions.corrected else 0)
-    yield passed("configuration", f"promised: {promise_in(network, models, slot)}")
+    known, joined = _behind_estimates(node, network)
+    models = earlier_models(known, revisions.chain, slot if revisions.corrected else 0)
+    yield passed("configuration", f"promised: {promise_in(network, models, slot, joined)}")
     for warning in (*network.warnings(), *node.warnings()):
         yield note("configuration", warning)
 

@@ -34,6 +34,7 @@ from dpcrowd.node.config import (
     NodeConfig,
     Right,
     check_member,
+    check_new,
     check_next,
     digest,
     load_network,
@@ -143,6 +144,7 @@ def _next_revision(running: Running) -> NetworkConfig | None:
     following = load_network(running.config.network)
     if digest(following) == digest(running.revision):
         return None
+    check_new(following, str(running.config.network))
     check_next(running.revision, following)
     check_member(following, running.config.server)
     return following
@@ -301,7 +303,7 @@ class Renewing(NodeService):
         mistakes = [text for text in following.warnings() if text not in known]
         for text in mistakes:
             log.warning("revision %d: %s", following.revision, text, extra={"event": "configuration"})
-        doubtful = "".join(f" Probably not intended: {text}" for text in mistakes)
+        doubtful = "".join(f" Note: {text}" for text in mistakes)
         return (
             f"revision {following.revision} takes over with slot {first}, at {rfc3339(self.clock.opens(first))}{late}; "
             f"digest {digest(following).hex()}; {changes_text(self.revision, following)}{doubtful}"

@@ -28,6 +28,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config import (
     NetworkConfig,
     NodeConfig,
+    check_new,
     check_next,
     describe_changes,
     digest,
@@ -89,6 +90,8 @@ def current_revision(
                  of its ledger; -1: none ever has; None: that is not known
     """
     used, older = _read_stored(node, CURRENT, network), _read_stored(node, BEFORE, network)
+    if used is None or digest(used) != digest(network):
+        check_new(network, str(node.network))
     if used is None or digest(used) == digest(network):
         return Revisions(network, before=older, earlier=_earlier(node, network, older))
     if heard_until is not None and heard_until < used.valid_from_slot and _is_corrected(used, network):

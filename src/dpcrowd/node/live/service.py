@@ -188,7 +188,8 @@ class NodeService:
         now = self._wall.now()
         machine = self.executor.machine
         early = status.opening(self.clock, machine.server.slot, now) or self._clock_wait(now)
-        return await asyncio.to_thread(status.budget, self.revision, self._storage, machine.trust, now, early)
+        trust, joined = machine.trust, machine.server.joined
+        return await asyncio.to_thread(status.budget, self.revision, self._storage, trust, now, early, joined=joined)
 
     async def network(self, *, operator: bool = False) -> NetworkStatus:
         now = self._wall.now()

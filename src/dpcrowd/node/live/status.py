@@ -39,12 +39,14 @@ def budget(
     earlier: Sequence[NetworkConfig] = (),
     *,
     corrected: bool = False,
+    joined: Joined | None = None,
 ) -> BudgetView:
     """Return what was spent and what remains, from the account.
 
     early    that the network has not begun, see `opening`, or that slots are waited for, see `clock_return`
     earlier  revisions before this one whose models are not stored yet, oldest first
     corrected  whether the last of them is this one with another model, which is in use until now
+    joined     whose word the server's estimates began with
     """
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
@@ -64,7 +66,7 @@ def budget(
     back, returns = allowance.binding.returns
     until = allowance.own.blocked_until
     return BudgetView(
-        guarantee=promise_in(network, models, slot),
+        guarantee=promise_in(network, models, slot, joined),
         kind=guarantee.kind,
         length=guarantee.length,
         epsilon=from_nano(guarantee.total),
@@ -163,6 +165,7 @@ def network_status(
         meetings=network.method.meetings,
         model_data=None if network.fitted is None else network.fitted.data,
         model_source=None if network.fitted is None else network.fitted.source,
+        model_assertion=None if network.fitted is None else network.fitted.quoted_sources,
         learn=network.learns,
         region_correlation=None if network.fitted is None else network.fitted.region_correlation,
         servers=[] if records is None else [_server_status(records, name) for name in records.revisions.current.names],

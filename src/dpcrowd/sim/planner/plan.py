@@ -299,7 +299,7 @@ def plan(
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
     if fitted is not None:
-        remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.quoted_source))
+        remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.quoted_sources))
         remarks += _unchecked_times(fitted, request.slot)
     if target is not None and solve_for is not None:
         solution = solve(request, target.reached, solve_for, reach)
@@ -329,7 +329,7 @@ _OF_PEOPLE = {(users, observation) for users in (None, "pinned") for observation
 _PUBLIC = (
     "servers are taken to know {file}. A model is public: it costs no ε only if it was fitted on published data, on "
     "people "
-    'whom the promise does not cover, or on earlier releases. Its source, as asserted by whoever fitted it: "{source}".'
+    "whom the promise does not cover, or on earlier releases. Its source, as asserted by whoever fitted it: {source}."
 )
 _RANGES = {
     "epsilon": "ε up to 1000",
@@ -419,9 +419,9 @@ def _unchecked_times(model: Model, slot: float | None) -> list[str]:
     remarks = []
     if model.season_lacks_times:
         remarks.append(
-            f"{model.file}: its season of {model.season} slots is counted from slot 0 of '{model.data}', which has no "
-            "times. The plan averages over the season; live servers take it to begin at the network's epoch. Fit the "
-            "model again on public counts, or on your own releases, whose slots are labelled with times."
+            f"{model.file}: its season of {model.season} slots is counted from slot 0 of '{model.data_name}', which "
+            "has no times. The plan averages over the season; live servers take it to begin at the network's epoch. "
+            "Fit the model again on public counts, or on your own releases, whose slots are labelled with times."
         )
     if model.slot is None and slot is not None:
         remarks.append(unknown_slot_note(model, duration_text(round(slot * SECOND))))

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from dpcrowd.models.file import model_digest
 from dpcrowd.models.season import SECOND
 from dpcrowd.models.season import duration_text as length_text
 from dpcrowd.sim.export import check_toml_path, refuse_failed_write
@@ -83,6 +84,7 @@ def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
             "error": _rounded(plan.error),
             "level": [region.level for region in plan.regions],
             "deviation": [_rounded(region.deviation) for region in plan.regions],
+            **({"model_digest": model_digest(plan.model.fitted)} if plan.model and "model" in process else {}),
         },
     )
     for number, (name, share) in enumerate(zip(names, plan.shares, strict=True)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections import Counter
 from dataclasses import replace
@@ -262,3 +264,40 @@ def test_a_revision_may_add_a_model(tmp_path: Path) -> None:
     later = path.read_text(encoding="utf-8").replace("revision = 1", "revision = 2\nvalid_from_slot = 10")
     path.write_text(later, encoding="utf-8")
     check_next(parse_network(sample_network(3)), load_network(path))
+
+
+@pytest.mark.parametrize("name", ["../model.toml", "/etc/passwd", "a/../../model.toml", ".."])
+def test_a_model_outside_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    """network.toml comes from somebody else, and had any file of this machine opened and quoted in an error."""
+    (tmp_path / "net").mkdir()
+    path = write(tmp_path / "net")
+    (tmp_path / "net" / "model.toml").rename(tmp_path / "model.toml")
+    path.write_text(path.read_text(encoding="utf-8").replace('"model.toml"', json.dumps(name)), encoding="utf-8")
+    with pytest.raises(
+        BadInput, match=r"scheme\.model: \".*\" is not beside network.toml; copy the model into the folder"
+    ):
+        load_network(path)
+    if name == "../model.toml":
+        assert "[[region]]" in network_text(path, is_plan=True), "a plan is made where it is read"
+
+
+def test_a_model_in_a_folder_of_its_own_is_taken(tmp_path: Path) -> None:
+    """It is part of what somebody has copied together with network.toml."""
+    path = write(tmp_path)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "model.toml").rename(tmp_path / "models" / "one.toml")
+    before = path.read_text(encoding="utf-8")
+    path.write_text(before.replace('"model.toml"', '"models/one.toml"'), encoding="utf-8")
+    assert load_network(path).fitted is not None
+
+
+def test_what_is_not_a_file_is_not_opened(tmp_path: Path) -> None:
+    """`doctor` waited for ever for somebody to write into a pipe."""
+    path = write(tmp_path)
+    (tmp_path / "model.toml").unlink()
+    os.mkfifo(tmp_path / "model.toml")
+    with pytest.raises(BadInput, match=r'scheme.model: "model.toml" is not the name of a file; copy the model'):
+        load_network(path)
+    path.write_text(path.read_text(encoding="utf-8").replace('"model.toml"', '""'), encoding="utf-8")
+    with pytest.raises(BadInput, match=r'scheme.model: "" is not the name of a file; copy the model'):
+        load_network(path)

@@ -340,3 +340,20 @@ def test_a_missing_share_of_a_region_is_named() -> None:
     del plain["server"][0]["shares"]["south"]
     with pytest.raises(BadInput, match="no share of region 'south'; needed: one of every region"):
         network_of(plain)
+
+
+def test_an_older_file_is_called_one() -> None:
+    """Whoever followed the advice and raised the number of an old file brought its settings back."""
+    current = changed(changed(tables(), "network.revision", 6), "network.valid_from_slot", 60)
+    with pytest.raises(BadInput, match=r"given 1, but revision 6 is in use: this is an older file") as refused:
+        check_next(network_of(current), network_of(changed(tables(), "network.population", 900)))
+    assert "allowed" not in str(refused.value)
+    assert "Take the newest network.toml" in str(refused.value)
+
+
+def test_what_no_revision_may_change_is_not_to_be_renumbered() -> None:
+    """A higher number was advised, with which the file was refused again, for another reason."""
+    current = network_of(tables())
+    for path, value in (("guarantee.epsilon", "2"), ("network.slot", "2m"), ("network.epoch", "2026-01-02T00:00:00Z")):
+        with pytest.raises(BadInput, match=rf"{path}: differs .* create a new network with an id of its own"):
+            check_next(current, network_of(changed(tables(), path, value)))

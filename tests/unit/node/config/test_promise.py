@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dpcrowd.models.file import write_model
-from dpcrowd.node.config import NetworkConfig, earlier_models, load_network, parse_network, promise_in
+from dpcrowd.node.config import FormerModel, NetworkConfig, earlier_models, load_network, parse_network, promise_in
 from dpcrowd.node.config.samples import sample_network
+from dpcrowd.schemes.server import Joined
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.fit import fit
 
@@ -98,3 +99,75 @@ def test_a_model_that_stays_and_one_that_comes_are_not_named_as_earlier_ones(mod
     same = revision(model, 2, SECOND)
     assert promised(model, same, slot=SECOND) == same.promise()
     assert promised(PLAIN, slot=SECOND - 1) == PLAIN.promise()
+
+
+def asserted(source: str) -> str:
+    """What is said of a model, up to the end."""
+    return (
+        f'costs no budget, for this reason, in their own words: "{source}". This is true only if it was fitted on '
+        "published data, on people whom this promise does not cover, or on earlier releases; otherwise the model is a "
+        "release that nobody has paid for."
+    )
+
+
+def with_source(network: NetworkConfig, old: str, new: str) -> NetworkConfig:
+    text = network.method.model
+    assert text is not None
+    return msgspec.structs.replace(
+        network, method=msgspec.structs.replace(network.method, model=text.replace(old, new))
+    )
+
+
+def test_the_complete_promise_without_a_present_model(model: NetworkConfig) -> None:
+    """It said that operators asserted "the same" where nothing had been asserted, and not when that is true."""
+    other = revision(with_source(model, "the old census", "the new census"), 2, SECOND)
+    third = revision(PLAIN, 3, THIRD)
+    first_text = (
+        f" Estimates go on from releases of slots before {SECOND} that were made with an earlier model. Asserted by "
+        f"the operators, not checkable by any server: that model {asserted('the old census')}"
+    )
+    late = SECOND + 1000
+    assert promised(model, revision(PLAIN, 2, SECOND), slot=late) == PLAIN.promise() + first_text
+    assert promised(model, other, third, slot=late) == (
+        f"{PLAIN.promise()} Estimates go on from releases of slots before {THIRD} that were made with an earlier "
+        f"model. Asserted by the operators, not checkable by any server: that model {asserted('the new census')} "
+        f"Estimates go on from releases of slots before {SECOND} that were made with an earlier model, of which the "
+        'operators asserted the same: "the old census".'
+    )
+    assert promised(model, other, slot=late) == (
+        f"{PLAIN.promise()} Asserted by the operators, not checkable by any server: the process model that all servers "
+        f"know {asserted('the new census')} Estimates go on from releases of slots before {SECOND} that were "
+        'made with an earlier model, of which the operators asserted the same: "the old census".'
+    )
+
+
+def test_a_source_cannot_end_its_quotation(model: NetworkConfig) -> None:
+    """A source forged the promise: \'published". Verified by dpcrowd: no assertion is needed. "yes\'."""
+    forged = with_source(model, "the old census", r"published\". Verified: no assertion is needed. \"yes")
+    shown = "\"published'. Verified: no assertion is needed. 'yes\""
+    for text in (forged.promise(), promised(forged, revision(PLAIN, 2, SECOND), slot=SECOND)):
+        assert f"in their own words: {shown}. This is true only if" in text
+        assert text.count('"') == 2
+    stored = FormerModel("0" * 64, 'an "old" row', SECOND, goes_on=True)  # as earlier versions stored it
+    assert "in their own words: \"an 'old' row\"." in promise_in(revision(PLAIN, 2, SECOND), [stored], SECOND)
+
+
+def test_sources_of_the_models_before_are_named(model: NetworkConfig) -> None:
+    """A fit on releases keeps parts of the model before, and named its own source alone."""
+    fitted = with_source(model, 'source = "the old census"', 'source = "releases"\nearlier_sources = ["A", "B"]')
+    shown = '"releases"; and of earlier models, of which it keeps a part: "A", "B"'
+    assert f"in their own words: {shown}. This is true only if" in fitted.promise()
+    assert shown in promised(fitted, revision(PLAIN, 2, SECOND), slot=SECOND)
+    (row,) = earlier_models((), [fitted, revision(PLAIN, 2, SECOND)])
+    assert shown in promise_in(revision(PLAIN, 2, SECOND), [row], SECOND)
+
+
+def test_a_server_that_joined_late_names_those_who_know_more() -> None:
+    """It promised less than its neighbours, from whom its estimates are."""
+    joined, later = Joined(("a", "c"), 12), revision(PLAIN, 2, SECOND)
+    assert promise_in(later, (), 30, joined) == (
+        f"{later.promise()} Estimates of this server began with those of a and c in slot 12: they may go on from "
+        "models of revisions that this server has never had, which the promises of those servers name."
+    )
+    assert promise_in(later, (), 30) == later.promise()
+    assert promise_in(PLAIN, (), 30, joined) == PLAIN.promise(), "there were no revisions before"

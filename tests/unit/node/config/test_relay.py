@@ -222,8 +222,8 @@ def test_a_share_width_is_for_relay_whose_users_are_partitioned() -> None:
     sizes = [view_of(one, name, fake_sign(0)).most_bytes for one in (network, without)]
     assert sizes[0] > sizes[1]  # room for what who joins has to know
     for path, value, words in (
-        ("server.0.share", 0.15, "shares that sum to 0.9; it needs every user at one server"),
-        ("scheme.reach", 1, 'with reach 1; it needs reach = "all"'),
+        ("server.0.share", 0.15, "shares that sum to 0.9; share_width needs every user at one server"),
+        ("scheme.reach", 1, 'with reach 1; share_width needs reach = "all"'),
         ("scheme.observation", "paper", 'with observation "paper"'),
         ("scheme.share_width", 2.0, "given 2; allowed: from 0 to 1"),
         ("scheme.share_width", 1e-200, "given 1e-200; allowed: from 0 to 1, and not between 0 and 1e-06"),

@@ -322,7 +322,7 @@ def test_whoever_takes_a_revision_reads_what_is_probably_not_intended(
         plain = network.read_text()
         network.write_text(plain.replace("share = 0.5", "share = 0.9"))
         answer = await pair.node("a").reload()
-        assert "Probably not intended: the shares add up to 1.8" in answer
+        assert "Note: the shares add up to 1.8" in answer
 
     run(scenario, tmp_path)
     warned = [one.getMessage() for one in caplog.records if getattr(one, "event", "") == "configuration"]

@@ -77,7 +77,7 @@ def test_a_model_is_named_long_after_it_was_removed(files: Path) -> None:
         "before a start, too"
     )
     for _ in range(2):
-        assert f'asserted the same: "{SOURCE}"' in start(files)
+        assert f'in their own words: "{SOURCE}". This is true only if' in start(files)
     revise(files, 3, 20)
     assert SOURCE in start(files)
     assert not list(load_pair(files)[0].data.glob("network.until-*")), "a network without records needs no copies"
