@@ -51,6 +51,8 @@ def examine(
         fix = "Correct the file; 'dpcrowd node schema' describes every setting."
         if ": scheme.model: " in str(error):
             fix = "Put a model there that 'dpcrowd fit' wrote, the same at all servers, or correct 'model' in [scheme]."
+        elif ": network.revision: " in str(error):
+            fix = "Put the network.toml there, and the model that it names, that the other servers have."
         if not path.exists():
             fix = "Give the path of an existing node.toml."
         elif "cannot be read: No such file" in str(error):

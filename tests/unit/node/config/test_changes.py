@@ -82,3 +82,13 @@ def test_a_model_is_named_with_what_its_users_assert(tmp_path: Path) -> None:
         assert "whoever takes this revision asserts" in text
     assert any("is no longer used" in part for part in describe_changes(old, plain))
     assert not describe_changes(old, old)
+
+
+def test_shares_by_region_that_were_not_there_are_called_so() -> None:
+    """`{}` is neither TOML nor what an operator would write."""
+    before, after = parse_network(TEXT), revised()
+    shares = dict.fromkeys(before.regions, before.servers[0].share)
+    first = msgspec.structs.replace(after.servers[0], shares=shares)
+    after = msgspec.structs.replace(after, servers=(first, *after.servers[1:]))
+    (text,) = describe_changes(before, after)
+    assert text.startswith(f"changed: shares of {first.name} (not set) -> {{")

@@ -74,6 +74,7 @@ def refusal(plain: dict[str, Any]) -> str:
         ("network.slot", "999ms", "network.slot: given 999ms; allowed: 1s to 1d."),
         ("network.slot", "1 week", "network.slot: given '1 week'; allowed: 1s to 1d: a duration such as"),
         ("network.slot", True, "network.slot: given true; allowed: 1s to 1d"),
+        ("scheme.groups", True, 'scheme.groups: given true; allowed: "auto" or "off"'),
         ("network.grace", "1m", "network.grace: given 1m; allowed: 0s to below the slot of 1m."),
         ("network.deadline", "56s", "network.deadline: given 56s; allowed: above 0s and at most 55s"),
         ("network.deadline", 0, "network.deadline: given 0s; allowed: above 0s"),
