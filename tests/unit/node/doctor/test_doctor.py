@@ -274,6 +274,18 @@ def test_a_promise_that_cannot_follow_the_last_one(net: Path) -> None:
     assert "valid_from_slot" in only.text
 
 
+def test_an_older_file_is_not_to_be_corrected(net: Path) -> None:
+    """Whoever restored it from a copy would raise its number, and bring old settings back."""
+    data = net / "server-1" / "data"
+    data.mkdir(mode=0o700)
+    text = (net / "network.toml").read_text(encoding="utf-8")
+    newer = text.replace("revision = 1", "revision = 6\nvalid_from_slot = 60")
+    (data / "network.current.toml").write_text(newer, encoding="utf-8")
+    (only,) = look(net)
+    assert "network.revision: given 1, but revision 6 is in use: this is an older file" in only.text
+    assert only.fix == "Put the network.toml there, and the model that it names, that the other servers have."
+
+
 @pytest.mark.skipif(os.name != "posix", reason="asks with a signal")
 def test_the_id_of_a_killed_node_does_not_count(tmp_path: Path) -> None:
     """kill -9 leaves the id in the file."""

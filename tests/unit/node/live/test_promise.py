@@ -22,7 +22,7 @@ from dpcrowd.node.live.open import open_node
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy import SecureNoise
-from dpcrowd.schemes.server import Server
+from dpcrowd.schemes.server import Joined, Server
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.fit import fit
 from node_support_live import write_network
@@ -174,3 +174,17 @@ def test_a_corrected_model_is_named_beside_the_wrong_one(files: Path, scheme: st
     for text in (*told(files), start(files), start(files)):
         assert "the right one" in text
         assert f'made with an earlier model, of which the operators asserted the same: "{SOURCE}"' in text
+
+
+def test_a_server_that_joined_late_says_whose_word_it_took(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It named no earlier model, although its estimates were those of neighbours that name some."""
+    revise(files, 2, 10)
+    words = "Estimates of this server began with those of b in slot 50: they may go on from models of revisions"
+    assert words not in start(files)
+    assert not any(words in text for text in told(files))
+    joined = Joined(("b",), 50)
+    monkeypatch.setattr(Server, "joined", property(lambda self: joined))
+    assert words in start(files)
+    monkeypatch.setattr(Storage, "state", lambda self: b"stored")
+    monkeypatch.setattr("dpcrowd.node.build.saved_join", lambda saved: joined)
+    assert all(words in text for text in told(files))

@@ -15,6 +15,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.join import fits
 from dpcrowd.node.wire import VERSION, Body, encode
 from dpcrowd.schemes.relay_bounds import least_variance
+from dpcrowd.schemes.server import saved_join
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 from node_support import DIGEST, Disk, Network, Node, body_of, fake_sign
 from node_support_relay import RING, counts_of, facts_of, make_network
@@ -120,6 +121,7 @@ def test_who_was_away_for_long_releases_what_the_others_do(fresh: bool, away: in
     assert (joined.sources, joined.slot) == (("server-1", "server-3"), 8 + away)
     assert "it is the word of 2 neighbours, and the signed records" in joined_text(node)
     assert not any(one.refused for one in network.nodes)
+    assert saved_join(node.machine.server.save()) == joined, "tools read it from the folder"
     node.restart(node.view.ends(16 + away) + 1)
     assert node.machine.server.joined == joined
 
