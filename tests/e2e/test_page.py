@@ -146,7 +146,7 @@ def test_a_server_that_suspects_itself_says_so_and_what_it_assumes(browser: Any,
         settings.locator("summary").click()
         text = settings.inner_text()
         for part in (
-            "published by the city",
+            'assert: "published by the city"; and of earlier models, of which it keeps a part: "a census"',
             "yes: from releases",
             "0.05: this part",
             "wrong by 10%",

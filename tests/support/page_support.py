@@ -379,6 +379,7 @@ class DoubtfulCrowd(RelayCrowd):
             servers=[own, *others],
             model_data="counts.csv",
             model_source="published by the city",
+            model_assertion='"published by the city"; and of earlier models, of which it keeps a part: "a census"',
             learn=True,
             turnover=0.05,
             share_width=0.1,

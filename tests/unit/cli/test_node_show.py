@@ -132,6 +132,12 @@ def test_a_process_model_is_named_with_its_source(capsys: pytest.CaptureFixture[
         '"the town\'s own survey"'
     )
     assert not [line for line in printed([], capsys, scheme="relay") if line.startswith("model")]
+    model = {"model_data": "survey.csv", "model_source": 'a "b'}
+    assert printed([], capsys, scheme="relay", **model)[5].endswith(""" by the operators: "a 'b\""""), (
+        "an earlier version"
+    )
+    quoted = '"ours"; and of earlier models, of which it keeps a part: "a census"'
+    assert printed([], capsys, scheme="relay", model_assertion=quoted, **model)[5].endswith(f" operators: {quoted}")
 
 
 def test_what_groups_do_depends_on_what_the_model_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,8 +100,10 @@ def network_text(path: str | os.PathLike[str], *, is_plan: bool = False) -> str:
         _check_beside(name, where)
     file = Path(path).absolute().parent / name
     try:
-        if not name.strip() or not _is_regular(file):  # what else there is may never end, or be more than read
+        if not name.strip():
             raise BadInput(f"{json.dumps(name)} is not the name of a file; {_BESIDE}.")
+        if not _is_regular(file):  # reading a pipe or a device may never end
+            raise BadInput(f"{json.dumps(name)} is not a regular file; {_BESIDE}.")
         content = read_text(file).removeprefix("\ufeff")
         if "\n" in content:
             parse_model(content, str(file))  # here, since the text alone does not say where it comes from

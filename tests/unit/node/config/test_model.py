@@ -296,7 +296,7 @@ def test_what_is_not_a_file_is_not_opened(tmp_path: Path) -> None:
     path = write(tmp_path)
     (tmp_path / "model.toml").unlink()
     os.mkfifo(tmp_path / "model.toml")
-    with pytest.raises(BadInput, match=r'scheme.model: "model.toml" is not the name of a file; copy the model'):
+    with pytest.raises(BadInput, match=r'scheme.model: "model.toml" is not a regular file; copy the model'):
         load_network(path)
     path.write_text(path.read_text(encoding="utf-8").replace('"model.toml"', '""'), encoding="utf-8")
     with pytest.raises(BadInput, match=r'scheme.model: "" is not the name of a file; copy the model'):
