@@ -116,3 +116,14 @@ def test_the_command_takes_a_model(
     assert "Q of 2 regions, without the model" in out
     assert "note: all filters know past.toml" in out
     assert "note: in-sample: past.toml was fitted on 36 of the slots" in out, "slots 4 to 39 of the first half"
+
+
+@pytest.mark.slow
+def test_sources_of_earlier_models_are_in_the_file_and_quoted(model: Model, tmp_path: Path) -> None:
+    """What a model keeps of others was found in its own file alone."""
+    chain = replace(model, earlier_sources=('the "census"',))
+    dpcrowd.tune("dpcrowd-w", COUNTS, span="10:50", model=chain, out=tmp_path / "t.toml", **SEARCH)
+    back = read_tuned(tmp_path / "t.toml")
+    assert back.process_model_source == 'made up\nthe "census"'
+    (note,) = back.other_model_notes(model)
+    assert 'source: "made up"; and of earlier models, of which it keeps a part: "the \'census\'")' in note
