@@ -209,7 +209,15 @@ class SimulationResult:
         nothing without both.
         """
         setup = self.setup.get(label, {})
-        names = ("model", "learn", "in_sample_slots", "model_source", "model_span", "model_season")
+        names = (
+            "model",
+            "learn",
+            "in_sample_slots",
+            "model_source",
+            "model_earlier_sources",
+            "model_span",
+            "model_season",
+        )
         return {name: setup[name] for name in names if name in setup}
 
     def _relay_settings(self, label: str) -> dict[str, Any]:

@@ -154,6 +154,13 @@ def test_the_command_line(series: Path, tmp_path: Path, capsys: pytest.CaptureFi
     ]
     facts = {"model_source": "published by the town", "model_season": "week"}
     assert rows[0].items() >= {**facts, "model_span": "slots 0 to 119 of 'town.csv'"}.items()
+    assert "model_earlier_sources" not in rows[0]
+    text = out.read_text(encoding="utf-8").replace("\ndata = ", '\nearlier_sources = ["a census"]\ndata = ', 1)
+    out.write_text(text, encoding="utf-8")
+    assert main([*words, "--runs", "1", "--window", "20", "--burn-in", "120", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["results"][0]["model_earlier_sources"] == ["a census"]
+    assert 'of which it keeps a part: "a census"' in " ".join(answer["notes"])
     assert main([*words[:-4], "--model", str(tmp_path / "none.toml")]) == 2
     assert main(["fit", str(series), "--source", " "]) == 2
     assert "say why fitting on these data costs no privacy budget" in capsys.readouterr().err
