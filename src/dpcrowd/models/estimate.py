@@ -114,12 +114,14 @@ class Fitted:
     in_common           how what regions have in common moves; None: there is nothing, or it is unknown
     mean                (d,) the mean count, bursts included, of the slots that the level stands for; None: of releases
     tails               usual and unusual deviations, (d,) each (`tails`); None: all are usual, or of releases
+    expected            (T, d) what the profile expects of the slots that were fitted
     """
 
     estimate: Estimate
     season: SeasonKind
     scores: Scores
     reason: str
+    expected: Floats
     region_correlation: float | None = None
     in_common: InCommon | None = None
     mean: Floats | None = None
@@ -202,7 +204,8 @@ def fit_series(
         fitted = _estimate(series[ways[0]], timings[only.season].rows, only, [], earlier=earlier)
         reason = f"{only.text}: {slots} slots are too few to compare anything on held-out blocks"
         mean = None if noise_var is not None else _mean_count(series[ways[0]], fitted.profile, only.half_life)
-        return Fitted(fitted, only.season, Scores(*(float("nan"),) * 4, 0), reason, mean=mean)
+        expected = fitted.profile.rows[series[ways[0]].row]
+        return Fitted(fitted, only.season, Scores(*(float("nan"),) * 4, 0), reason, expected, mean=mean)
     held_out = {
         candidate: _held_out(series[candidate.way], timings[candidate.season].rows, candidate, earlier)
         for candidate in candidates
@@ -231,6 +234,7 @@ def fit_series(
         best.season,
         _scores(blocks, kind, unseen),
         _reason(best, scores, kind, by_kind, noisy),
+        estimate.profile.rows[series[best.way].row],
         correlation,
         together,
         None if noise_var is not None else _mean_count(series[best.way], estimate.profile, best.half_life),

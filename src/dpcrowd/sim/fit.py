@@ -16,11 +16,12 @@ from dpcrowd.__about__ import __version__
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.filters.tails import HEAVY
-from dpcrowd.models.estimate import Fitted, fit_series
+from dpcrowd.models.estimate import Fitted
 from dpcrowd.models.file import write_model
 from dpcrowd.models.model import LONGEST_SOURCE, Model, RegionModel
 from dpcrowd.models.printable import check_printable
 from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, check_seen_twice, duration_text
+from dpcrowd.models.steps import fit_after_step
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.dataset import DataSet
@@ -29,7 +30,7 @@ from dpcrowd.sim.data.series import OneSlot, one_step_var, series_digest
 from dpcrowd.sim.data.span import Span, cut, fraction_hint, is_drawn_anew, notes_beside_variance, read_span, span_text
 from dpcrowd.sim.data.times import slot_times, unknown_times_note
 from dpcrowd.sim.export import check_toml_path, checked_path
-from dpcrowd.sim.fit_notes import count_notes, with_remarks
+from dpcrowd.sim.fit_notes import count_notes, step_note, with_remarks
 
 __all__ = ["checked_season", "checked_source", "fit", "make_model"]
 
@@ -104,7 +105,8 @@ def fit(
     if label_note is not None:
         raise BadInput(f"season '{season}' needs the time of each slot, but {label_note}")
     check_seen_twice(season, None if times is None else times.length, series.slots)
-    fitted = fit_series(counts, None, times, season, series.first)
+    fitted, step = fit_after_step(counts, times, season, series.first)
+    begin = 0 if step is None else step.begin
     model = make_model(
         fitted,
         series.regions,
@@ -114,12 +116,14 @@ def fit(
         slots=series.slots,
         data=os.path.basename(series.name),
         source=source,
-        change_var=one_step_var(counts.astype(np.int64)),
+        change_var=one_step_var(counts[begin:].astype(np.int64)),
         digest=series_digest(counts),
         notes=() if series.name in NAMES else notes_beside_variance(series),
     )
-    process = model.process_model(series.regions, times, series.first)
-    model = replace(model, notes=(*model.notes, *count_notes(counts, series.regions, process)))
+    later = None if times is None else SlotTimes(times.at(begin), times.length)
+    process = model.process_model(series.regions, later, series.first + begin)
+    remarks = [] if step is None else [step_note(step)]
+    model = replace(model, notes=(*model.notes, *remarks, *count_notes(counts[begin:], series.regions, process)))
     model = with_remarks(model, season)
     if out is not None:
         write_model(model, out)

@@ -12,9 +12,10 @@ from dpcrowd.filters import ProcessModel
 from dpcrowd.models.estimate import LEAST_SCORED
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SeasonKind
+from dpcrowd.models.steps import Step
 from dpcrowd.models.trend import trend_of
 
-__all__ = ["LEAST_COVERAGE", "count_notes", "with_remarks"]
+__all__ = ["LEAST_COVERAGE", "count_notes", "step_note", "with_remarks"]
 
 LEAST_COVERAGE = 0.9
 """Coverage of 95% intervals below which a result, or a fit, says that they are too narrow."""
@@ -92,6 +93,14 @@ def count_notes(counts: Floats, regions: Sequence[str], process: ProcessModel) -
         return [trend.note]
     notes = _low_levels_note(counts, expected, regions), _onward_note(counts - expected, process)
     return [note for note in notes if note is not None]
+
+
+def step_note(step: Step) -> str:
+    """Return what was done about counts that have stepped to another level."""
+    return (
+        f"{step.text}: the model is fitted on the slots from {step.begin} on, since those before it say nothing of the "
+        "level that is left. Give --span if you know better where it begins."
+    )
 
 
 def _onward_note(off: Floats, process: ProcessModel) -> str | None:
