@@ -454,6 +454,17 @@ class Server:
         """Which of the `innovations` (M, d) are of the sum of several regions; each is at the lowest of them."""
         return self._of_sums
 
+    @property
+    def kept_deviation(self) -> float:
+        """The part of a server's deviation from its share that is left at its next sample; 0: all users are new then.
+
+        Servers of other schemes than relay are taken to sample in every slot.
+        """
+        if self.setting.turnover == 1.0 or self.setting.observation != "binomial":
+            return 0.0
+        interval = self._state.interval if isinstance(self._state, RelayState) else 1.0
+        return float((1.0 - self.setting.turnover) ** interval)
+
     def record_estimates(self) -> RecordEstimates:
         """Return what each record of another server that the last `hear` has fused says by itself; relay only."""
         return record_estimates(self._relay()[1])

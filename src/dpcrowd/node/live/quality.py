@@ -133,7 +133,7 @@ def quality(
         records=calibration.records,
         slots=calibration.slots,
         window=calibration.window,
-        needed=MIN_VALUES,
+        needed=calibration.needed,
         verdict_slot=None if enough_at is None or math.isinf(enough_at) else int(enough_at),
         since_slot=calibration.since,
         regions=[
@@ -217,9 +217,10 @@ def _verdict_on_values(calibration: Calibration, when: str) -> tuple[Verdict, st
         calibration.total_mean_square,
     )
     is_evident = calibration.chance_of_coverage(MIN_COVERAGE) < CHANCE
-    if values < MIN_VALUES and not is_evident:
+    if values < calibration.needed and not is_evident:
         so_far = f"{counted(values, 'value')} of other servers {'was' if values == 1 else 'were'} compared so far"
-        return "unknown", f"{so_far}; {MIN_VALUES} are needed to judge. {when}", []
+        why = ", since the next values of users who stay say little new" if calibration.dependence > 1.0 else ""
+        return "unknown", f"{so_far}; {calibration.needed} are needed to judge{why}. {when}", []
     seen = (
         f"{coverage:.0%} of {values} values of other servers were within {BOUND} standard deviations (95% should be), "
         f"and their mean square was {mean_square:.2f} (1 would be right)"

@@ -40,7 +40,7 @@ from dataclasses import replace
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
-from dpcrowd.filters.calibration import CalibrationWindow
+from dpcrowd.filters.calibration import CalibrationWindow, dependence_of
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
@@ -126,7 +126,7 @@ class Machine:
         self._forward_planned = False
         self._forgettable: int | None = None  # the slot whose check-ins are forgotten after its deadline
         self.server = server
-        self.calibration = CalibrationWindow(len(revision.view.regions))
+        self.calibration = _calibration(server)
         self.trust = Trust(counter, vouched, complete_until=server.slot if complete_until is None else complete_until)
         self.linked: frozenset[str] = frozenset()
         self.present: set[str] = set()
@@ -279,7 +279,7 @@ class Machine:
         self._early, self._last_payloads, self._before = Early(), {}, None
         self._memory.last.clear()
         self._join.clear(looked_up.last)
-        self.calibration = CalibrationWindow(len(self.view.regions))
+        self.calibration = _calibration(self.server)
         if self.records is not None:
             self.records.clear()
         alone, text = len(self.view.names) == 1, looked_up.text
@@ -300,7 +300,7 @@ class Machine:
         self.revision, self.server, self.following = stimulus.revision, server, None
         self._early.check_again()
         self._last_payloads, self._own, self._before = {}, (-1, None), None
-        self.calibration = CalibrationWindow(len(self.view.regions))
+        self.calibration = _calibration(self.server)
         self._newcomers = Newcomers()
         self._revise_records()
         report = Report("revision", f"revision {self.view.revision} took over: {text}")
@@ -865,3 +865,8 @@ class Machine:
         self.server.observe(slot, None)
         self._early.again(slot, payloads)
         return [do.NotSampled(slot, "storage"), *self._open_exchange(at_ns, slot, None)]
+
+
+def _calibration(server: Server) -> CalibrationWindow:
+    """Return an empty window for what a server expects of others, whose users may stay."""
+    return CalibrationWindow(server.setting.regions, dependence=dependence_of(server.kept_deviation))
