@@ -93,6 +93,40 @@ def test_who_is_left_out_is_named_and_leaves_no_verdict_if_it_is_many() -> None:
     assert (narrow.verdict, narrow.caveats) == ("narrow", ["suspected"]), "what is evident stays so"
 
 
+def test_nothing_is_promised_while_all_other_servers_are_suspected() -> None:
+    """With shares 0.6, 0.2 and 0.2 of three servers that count the same, all were suspected after 20 slots: 13 of 36
+    values were inside, and the verdict was 'unknown' until a slot that receded for ever."""
+    network = parse_network(sample_network(3))
+    everybody = SuspectedServers.of(network, {"server-1", "server-2", "server-3"}, "server-1")
+    others = SuspectedServers.of(network, {"server-2", "server-3"}, "server-1")
+    assert everybody.all_others
+    assert others.all_others
+    assert not SuspectedServers.of(network, {"server-1", "server-2"}, "server-1").all_others
+    one = parse_network(sample_network(1))
+    assert not SuspectedServers.of(one, (), "server-1").all_others, "there is nobody who could disagree"
+
+    def seen(inside: int, outside: int, left_out: SuspectedServers) -> Any:
+        window = CalibrationWindow(1)
+        for slot, values in enumerate(np.repeat([0.0, 5.0], [inside, outside]).reshape(3, 12, 1)):
+            window.add(slot, values)
+        window.add(200, np.zeros((0, 1)))
+        return quality(window.summary(), ["north"], "relay", judges_others=True, left_out=left_out)
+
+    nobody = SuspectedServers([], 0.0, "server-1")
+    assert (seen(13, 23, nobody).verdict, seen(13, 23, nobody).verdict_slot) == ("unknown", 1116)
+    view = seen(13, 23, everybody)
+    assert (view.verdict, view.coverage, view.verdict_slot, view.caveats) == ("narrow", 0.3611, None, ["suspected"])
+    registry = Registry()
+    set_quality(registry, view)
+    assert 'dpcrowd_calibration_verdict{verdict="narrow"} 1' in render_all([registry], "reader"), "the alert fires"
+    fine = seen(36, 0, everybody)
+    assert (fine.verdict, fine.verdict_slot, fine.values) == ("unknown", None, 36)
+    assert "No more come while all other servers are suspected." in fine.text
+    nothing = quality(CalibrationWindow(1).summary(), ["north"], "relay", judges_others=True, left_out=everybody)
+    assert nothing.verdict == "unknown"
+    assert "No more come while" in nothing.text
+
+
 def test_the_part_of_suspected_servers_is_that_of_their_worst_region() -> None:
     """A server that sees most people of one region decides there, however few it sees elsewhere."""
     text = sample_network(3)
