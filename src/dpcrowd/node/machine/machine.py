@@ -104,6 +104,7 @@ class Machine:
     expires    by name: when the neighbour's certificate expires, as it says itself
     went_back  when the clock was set, and by how much, if that was back
     records    of all servers, where they are passed on; None: the scheme exchanges estimates
+    unused_since  first of the slots in a row whose own samples were paid for and not used; None: the last one was used
     calibration  innovations of others' measurements since the start, or since a revision or slots that began again
     """
 
@@ -133,6 +134,7 @@ class Machine:
         self.used: dict[str, tuple[int, int]] = {}
         self.expires: dict[str, int] = {}
         self.went_back: tuple[int, int] | None = None
+        self.unused_since: int | None = None
         self.can_store = True
         self.session = 0
         self._memory = NeighbourMemory(dict(heard or {}))
@@ -430,7 +432,10 @@ class Machine:
             nano, noisy = sample
             counter = self.trust.add_payment(slot)
             record, used = None, self._is_plausible(message, noisy)
-            if not used:
+            if used:
+                self.unused_since = None
+            else:
+                self.unused_since = slot if self.unused_since is None else self.unused_since
                 self.server.discard_sample()
                 message = self.server.pending_message()
             if self.records is not None and used:

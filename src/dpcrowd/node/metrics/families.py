@@ -84,6 +84,11 @@ EPSILON_SPENT_TOTAL = Family(
     "Budget spent since the ledger began, by all networks that share it, in epsilon.",
 )
 SAMPLES = Family("dpcrowd_samples_total", "counter", "Number of slots that this process sampled and paid for.")
+SAMPLES_UNUSED = Family(
+    "dpcrowd_samples_unused_total",
+    "counter",
+    "Number of those samples that were not used: with their noise they cannot be counts of the network's population.",
+)
 UNSAMPLED = Family(
     "dpcrowd_slots_unsampled_total",
     "counter",
@@ -341,6 +346,7 @@ FAMILIES = (
     EPSILON_REMAINING,
     EPSILON_SPENT_TOTAL,
     SAMPLES,
+    SAMPLES_UNUSED,
     UNSAMPLED,
     MISSED,
     RELEASE_DELAY,
