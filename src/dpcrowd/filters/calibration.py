@@ -26,9 +26,9 @@ most q are expected, Chernoff's bound for the slots, which are independent if th
 
 whatever the correlation within a slot: it counts N/M slots of M values each (`Calibration.chance_of_coverage`).
 
-Slots are not independent where users stay: the part s of a server's deviation is left at its next sample, and if one of
-its values is outside, so are probably the next. Squares of normal values have the correlation s^(2k) after k samples, so
-that a sum of many has the variance of one with fewer independent values, by the factor
+Slots are not independent where users stay: the part s of a server's deviation is left at its next sample, and if one
+of its values is outside, so are probably the next ones. Squares of normal values have the correlation s^(2k) after k
+samples, so that a sum of many has the variance of a sum of fewer independent ones, by the factor
 
     D = 1 + 2 (s^2 + s^4 + ...) = (1 + s^2) / (1 - s^2)                                          (`dependence_of`)
 
@@ -241,7 +241,7 @@ class _Block:
 
 
 class _RegionBlocks:
-    """Sums per region over blocks of D slots: as many blocks as the window has slots, and not more than `longest` slots.
+    """Sums per region over blocks of D slots: as many blocks as the window has slots, and at most `longest` slots.
 
     With D = 1 they are those of the slots.
     """

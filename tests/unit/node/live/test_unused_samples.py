@@ -41,7 +41,7 @@ def test_a_node_whose_samples_are_not_used_says_so(tmp_path: Path, caplog: pytes
             await world.sleep_until(6, 1.0)
             assert not [text for text in live.warnings() if "not used" in text]
             assert "dpcrowd_samples_unused_total 0" in await live.metrics()
-            with mock.patch.object(Machine, "_is_plausible", lambda *_: False):
+            with mock.patch.object(Machine, "_is_plausible", return_value=False):
                 await world.sleep_until(18, 1.0)
             (warning,) = [text for text in live.warnings() if "not used" in text]
             assert f"paid for and not used since slot {live.executor.machine.unused_since}" in warning
