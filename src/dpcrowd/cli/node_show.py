@@ -100,6 +100,7 @@ def show_status(
         *_crowd(network),
         ("neighbours", _neighbours(network["neighbours"])),
         ("budget", _budget_line(budget)),
+        *_unsampled(ready, budget),
         *_calibration(quality),
         *_joined(network),
         *_sent(network.get("messages_sent", {})),
@@ -110,6 +111,12 @@ def show_status(
         revision = f"revision {network['next_revision']} from slot {network['next_revision_slot']}"
         rows.append(("next", f"{revision}, digest {network.get('next_digest', '?')}"))
     _print_rows(rows)
+
+
+def _unsampled(ready: dict[str, Any], budget: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a line that says why the budget allows no sample, unless the node is not ready for the same reason."""
+    text = "" if budget.get("samples", True) else budget.get("text", "")
+    return [("samples", f"no: {text}")] if text and text not in " ".join(ready["problems"]) else []
 
 
 def _scheme(network: dict[str, Any], budget: dict[str, Any]) -> list[tuple[str, str]]:
@@ -246,7 +253,8 @@ def show_budget(view: dict[str, Any], *, as_json: bool) -> None:
     if view.get("returns") is not None:
         rows.append(("returns", f"ε={view['returns']:g} at slot {view['returns_slot']}, {view['returns_at']}"))
     lost = f", and ε={view['total_blocked']:g} of confirmed losses blocked" if view.get("total_blocked") else ""
-    rows.append(("in all", f"ε={view['total_spent']:g} since the ledger began{lost}"))
+    least = "at least " if view.get("waits_for") == _OPERATOR else ""
+    rows.append(("in all", f"{least}ε={view['total_spent']:g} since the ledger began{lost}"))
     rows.append(("samples", "yes" if view["samples"] else f"no: {view['text']}"))
     _print_rows(rows)
 
@@ -264,12 +272,16 @@ def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
         click.echo(plain(f"{one['name']:<20}{_yes_or_no(one['connected']):<11}{slot:<11}{time:<26}{refused}"))
 
 
+_OPERATOR = "operator"  # what a node waits for whose ledger has lost payments
 _VISIBLE = 1e-6  # of the total epsilon: less is what equal parts of it leave over, which pays for nothing
 
 
 def _budget_line(view: dict[str, Any]) -> str:
     span = f"{'the last' if view['kind'] == 'window' else 'a horizon of'} {counted(view['length'], 'slot')}"
     blocked = f", {view['blocked']:g} blocked" if view.get("blocked") else ""
+    if view.get("waits_for") == _OPERATOR:
+        here = f"this ledger has ε={view['spent']:g} of {view['epsilon']:g} in {span}{blocked}"
+        return f"unknown until the loss is confirmed ('dpcrowd node confirm-loss'); {here}"
     remaining = view["remaining"] if view["remaining"] >= _VISIBLE * view["epsilon"] else 0.0
     return f"ε={view['spent']:g} of {view['epsilon']:g} in {span}{blocked}, {remaining:g} left"
 

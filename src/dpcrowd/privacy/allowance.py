@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from dpcrowd.errors import counted
 from dpcrowd.privacy.network_guarantee import NetworkGuarantee, UserBounds
 from dpcrowd.privacy.payments import Kind, Payment
-from dpcrowd.privacy.units import NANO, format_epsilon, utc_text
+from dpcrowd.privacy.units import NANO, format_epsilon, round_epsilon, utc_text
 
 if TYPE_CHECKING:
     from dpcrowd.privacy.account import Account
@@ -102,8 +102,9 @@ class Allowance:
 
     def _used_up(self) -> str:
         """Say how much of the binding guarantee is spent and how much is blocked."""
-        guarantee, spent = self.guarantee, format_epsilon(self.binding.spent)
-        total, exceeded = format_epsilon(guarantee.nano), self.binding.spent > guarantee.nano
+        guarantee, exceeded = self.guarantee, self.binding.spent > self.guarantee.nano
+        total = format_epsilon(guarantee.nano)
+        spent = format_epsilon(self.binding.spent) if exceeded else round_epsilon(self.binding.spent)
         whose = f" for users {guarantee.bounds}" if self.is_weighted else ""
         if guarantee.network != self.account.network:
             state = f"but ε={spent} is spent already" if exceeded else f"of which {spent} is spent"

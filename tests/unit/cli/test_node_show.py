@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dpcrowd.cli.node_show import show_status
+from dpcrowd.cli.node_show import show_budget, show_status
 from dpcrowd.node.api.views import NeighbourStatus, NetworkStatus, ServerStatus
 
-BUDGET = {"kind": "window", "length": 10, "epsilon": 1.0, "spent": 0.25, "remaining": 0.75}
+BUDGET: dict[str, Any] = {"kind": "window", "length": 10, "epsilon": 1.0, "spent": 0.25, "remaining": 0.75}
 
 
 def printed(servers: list[ServerStatus], capsys: pytest.CaptureFixture[str], **more: Any) -> list[str]:
@@ -81,6 +81,36 @@ def test_what_equal_parts_leave_over_is_nothing(
     monkeypatch.setitem(BUDGET, "epsilon", 1e-6)
     monkeypatch.setitem(BUDGET, "remaining", 4e-7)
     assert "4e-07 left" in " ".join(printed([], capsys)), "of a small epsilon, that is a lot"
+
+
+def test_a_horizon_that_has_ended_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """'ready yes ... 0 left' was all that said that a server samples no more; `budget` knew why."""
+    ended = "the horizon of 40 slots ended with slot 39; a new one is a new promise: dpcrowd node new-horizon."
+    for name, value in {"kind": "finite", "samples": False, "text": ended, "waits_for": "budget"}.items():
+        monkeypatch.setitem(BUDGET, name, value)
+    assert f"samples     no: {ended}" in printed([], capsys)
+    monkeypatch.setitem(BUDGET, "samples", True)
+    assert not [line for line in printed([], capsys) if line.startswith("samples")]
+    monkeypatch.setitem(BUDGET, "samples", False)
+    network = {"network": "n", "server": "a", "version": "0", "revision": 1, "digest": "00", "epoch": "", "slot": 1}
+    ready = {"ready": False, "problems": [f"the node may not sample yet (/v1/budget): {ended}"]}
+    show_status(ready, {**network, "slot_seconds": 60.0, "neighbours": []}, BUDGET, {}, as_json=False)
+    assert capsys.readouterr().out.count(ended) == 1
+
+
+def test_what_a_ledger_that_was_rolled_back_has_spent_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    """'spent ε=0 of 1, 1 left' was said of a ledger that neighbours had proved to be incomplete."""
+    view = {
+        **{"guarantee": "a promise.", "kind": "window", "length": 10, "epsilon": 1.0, "spent": 0.0, "remaining": 1.0},
+        **{"total_spent": 0.0, "samples": False, "waits_for": "operator", "text": "it is an old copy."},
+    }
+    show_budget(view, as_json=False)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "spent       unknown until the loss is confirmed ('dpcrowd node confirm-loss'); "
+        "this ledger has ε=0 of 1 in the last 10 slots",
+        "in all      at least ε=0 since the ledger began",
+        "samples     no: it is an old copy.",
+    ]
 
 
 def test_settings_of_the_crowd_are_shown_where_they_are_stated(capsys: pytest.CaptureFixture[str]) -> None:

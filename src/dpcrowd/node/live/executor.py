@@ -327,6 +327,8 @@ class Executor:
                 self.storage_log.works("executor", text)
             case do.Report("own-absurd", text):
                 self.sample_log.unused(text)
+            case do.Report("join-first" as event, text):
+                log.info(text, extra={"event": event})
             case do.Report(event, text, grave):
                 log.log(logging.ERROR if grave else logging.WARNING, text, extra={"event": event})
             case do.NotSampled(slot, why, text) if text:
