@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from dpcrowd.node.doctor import Finding
     from dpcrowd.node.recording.replay import Replayed
 
-__all__ = ["is_overdue", "show_budget", "show_findings", "show_peers", "show_proofs", "show_replay", "show_status"]
+__all__ = [
+    "is_overdue",
+    "show_budget",
+    "show_findings",
+    "show_peers",
+    "show_proofs",
+    "show_quality",
+    "show_replay",
+    "show_status",
+]
 
 _USUAL_SLOTS = 3  # by which a record is late when nothing is wrong: its slot's exchange, and a restart
 
@@ -144,13 +153,15 @@ def _model(network: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _crowd(network: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return a line on each setting of network.toml that says what relay assumes of regions, users and shares."""
+    """Return a line on each setting that says what relay assumes of regions, users and shares."""
     groups, turnover, width = (network.get(name) for name in ("groups", "turnover", "share_width"))
     rows = []
     if groups is not None:
         rows.append(("groups", f"{groups}: {_sharing(network)}"))
     if turnover is not None:
-        rows.append(("turnover", f"{turnover:g}: this part of a server's users is replaced per slot"))
+        users = "everybody counts as new in every slot"
+        users = users if turnover == 1.0 else "this part of a server's users is replaced per slot"
+        rows.append(("turnover", f"{turnover:g}: {users}"))
     if width is not None:
         use = "public shares are right"
         if width:
@@ -270,6 +281,26 @@ def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
         slot = "-" if one["last_slot"] is None else str(one["last_slot"])
         time = "-" if one["last_heard"] is None else _to_milliseconds(one["last_heard"])
         click.echo(plain(f"{one['name']:<20}{_yes_or_no(one['connected']):<11}{slot:<11}{time:<26}{refused}"))
+
+
+def show_quality(view: dict[str, Any], *, as_json: bool) -> None:
+    """Print the verdict on the intervals, the values that it rests on, and one line per region that has any."""
+    if as_json:
+        click.echo(json.dumps(view, indent=2))
+        return
+    since = view.get("since_slot")
+    counted_since = "" if since is None else f", counted since slot {since}"
+    values = (
+        f"{view['values']} of {view['needed']} needed, in the last {counted(view['window'], 'slot')}{counted_since}"
+    )
+    rows = [("verdict", view["verdict"]), ("because", view["text"]), ("values", values)]
+    rows += [("caveats", ", ".join(view["caveats"]))] if view.get("caveats") else []
+    _print_rows(rows)
+    regions = [one for one in view.get("regions", []) if one["values"]]
+    if regions:
+        click.echo(f"{'region':<20}{'values':<10}{'inside':<10}mean square")
+    for one in regions:
+        click.echo(plain(f"{one['region']:<20}{one['values']:<10}{one['coverage']:<10.1%}{one['calibration']:.2f}"))
 
 
 _OPERATOR = "operator"  # what a node waits for whose ledger has lost payments

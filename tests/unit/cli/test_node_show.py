@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
 
-from dpcrowd.cli.node_show import show_budget, show_status
-from dpcrowd.node.api.views import NeighbourStatus, NetworkStatus, ServerStatus
+from dpcrowd.cli.node_show import show_budget, show_quality, show_status
+from dpcrowd.node.api.views import NeighbourStatus, NetworkStatus, QualityView, RegionQuality, ServerStatus
 
 BUDGET: dict[str, Any] = {"kind": "window", "length": 10, "epsilon": 1.0, "spent": 0.25, "remaining": 0.75}
 
@@ -123,8 +124,37 @@ def test_settings_of_the_crowd_are_shown_where_they_are_stated(capsys: pytest.Ca
     ]
     meeting = printed([], capsys, scheme="relay", share_width=0.1, meetings=True)
     assert meeting[5].endswith("servers learn them, and each server samples together with others in turn")
+    usual = printed([], capsys, scheme="relay", groups="off", turnover=1.0, share_width=0.0)
+    assert usual[5:8] == [
+        "groups      off: every region has its own noise",
+        "turnover    1: everybody counts as new in every slot",
+        "share width 0: public shares are right",
+    ]
     plain = printed([], capsys, scheme="relay")
     assert not [line for line in plain if line.startswith(("groups", "turnover", "share width"))]
+
+
+def test_quality_is_printed_in_all_and_by_region(capsys: pytest.CaptureFixture[str]) -> None:
+    """It stood at /v1/quality alone, which needs a token in a header and says it in JSON."""
+    regions = [
+        RegionQuality(region="north", values=30, coverage=0.95, calibration=1.04),
+        RegionQuality(region="south", values=0),
+    ]
+    view = QualityView(
+        verdict="narrow", text="only few are inside.", caveats=["suspected"], values=30, window=100, since_slot=4,
+        regions=regions,
+    )  # fmt: skip
+    show_quality(msgspec.to_builtins(view), as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "verdict     narrow",
+        "because     only few are inside.",
+        "values      30 of 200 needed, in the last 100 slots, counted since slot 4",
+        "caveats     suspected",
+        "region              values    inside    mean square",
+        "north               30        95.0%     1.04",
+    ]
+    show_quality(msgspec.to_builtins(view), as_json=True)
+    assert json.loads(capsys.readouterr().out) == msgspec.to_builtins(view)
 
 
 def test_calibration_and_a_suspicion_of_itself_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
