@@ -34,7 +34,8 @@ def node(ctx: click.Context) -> None:
     Exit codes of all commands:
       0  success; `run`: stopped by SIGTERM or Control-C
       1  the answer is no: `doctor` found a problem, `status` a node that is not ready,
-         `replay` a difference, `verify-proof` a proof that proves nothing, or you did not confirm
+         `quality` intervals that are too narrow, `replay` a difference,
+         `verify-proof` a proof that proves nothing, or you did not confirm
       2  wrong input or configuration, or the node refused the request
       3  storage: the folder is in use, damaged, full or missing
       4  `run`: keys, certificates, ports or transport; others: the node does not answer

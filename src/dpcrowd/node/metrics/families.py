@@ -218,8 +218,8 @@ SERVER_EQUIVOCATES = Family(
 CALIBRATION_COVERAGE = Family(
     "dpcrowd_calibration_coverage",
     "gauge",
-    "Share of the normalised innovations of other servers' records in the last 100 slots, or the last 200 of them if "
-    "these took longer, that are within 1.96; about 0.95 if the intervals are right. /v1/quality has more.",
+    "Share of the normalised innovations of other servers' records in the last 100 slots, or in more if "
+    "these hold too few, that are within 1.96; about 0.95 if the intervals are right. /v1/quality has more.",
 )
 CALIBRATION_RATIO = Family(
     "dpcrowd_calibration_ratio",
