@@ -96,6 +96,7 @@ def test_values_of_users_who_stay_count_as_the_fewer_they_are() -> None:
         window.add(slot, np.array([[5.0, 0.0]]))
     assert window.summary().narrow_regions(0.9, 0.016) == [], "0.1 ** (10 / 5) is above 0.008"
     assert (window.summary().needed, window.summary().enough_at) == (100, 49)
+    assert window.summary().chance_of_coverage(0.9) == pytest.approx(0.36, abs=0.01), "in total they are two, too"
     for again in (0.0, 5.0):
         window.add(10, np.array([[again, 0.0]]))
     assert window.summary().narrow_regions(0.9, 0.016) == [0]
@@ -112,6 +113,12 @@ def test_values_of_users_who_stay_count_as_the_fewer_they_are() -> None:
     assert evidence.values.tolist() == [150, 150], "50 slots, where the total looks back at 17"
     assert (evidence.fullest.tolist(), evidence.coverage.tolist()) == ([3, 3], [1.0, 1.0])
     assert window.summary().window == 17
+    uneven = CalibrationWindow(1, dependence=5.0)
+    for slot, number in enumerate((1, 3, 2)):
+        uneven.add(slot, np.zeros((number, 1)))
+    evidence = uneven.summary().evidence
+    assert evidence is not None
+    assert (evidence.values.tolist(), evidence.fullest.tolist()) == ([6], [3]), "of one slot, not of one block"
 
 
 def test_a_slot_that_is_released_again_counts_once() -> None:
