@@ -14,16 +14,7 @@ import numpy as np
 
 from dpcrowd.errors import BadInput
 
-__all__ = [
-    "LARGEST_EPSILON",
-    "NANO",
-    "check_nano",
-    "format_epsilon",
-    "from_nano",
-    "round_epsilon",
-    "to_nano",
-    "utc_text",
-]
+__all__ = ["LARGEST_EPSILON", "NANO", "check_nano", "format_epsilon", "from_nano", "to_nano", "utc_text"]
 
 NANO = 10**9
 LARGEST_EPSILON = 1_000_000
@@ -63,15 +54,6 @@ def format_epsilon(nano: int) -> str:
     whole, rest = divmod(abs(int(nano)), NANO)
     sign = "-" if nano < 0 else ""
     return f"{sign}{whole}.{rest:09d}".rstrip("0").rstrip(".")
-
-
-def round_epsilon(nano: int) -> str:
-    """Return nano-epsilon as a decimal of six digits: equal parts of a budget leave a few nano-epsilon over.
-
-    >>> round_epsilon(3999999997)
-    '4'
-    """
-    return f"{from_nano(nano):.6g}"
 
 
 def check_nano(nano: int) -> None:
