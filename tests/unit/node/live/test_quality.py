@@ -192,6 +192,17 @@ def test_an_unknown_verdict_says_when_it_will_be_known() -> None:
     assert "the last 10,000 slots, which are looked at, will not hold as many" in never.text
 
 
+def test_more_values_are_needed_where_users_stay() -> None:
+    """200 values of users who stay may be those of ten that are independent: too few to call anything narrow."""
+    window = CalibrationWindow(1, dependence=20.0)
+    for slot in range(90):
+        window.add(slot, np.full((3, 1), 5.0 if 30 <= slot < 40 else 0.0))
+    view = quality(window.summary(), ["north"], "relay", judges_others=True)
+    assert (view.verdict, view.caveats, view.coverage, view.values) == ("unknown", [], 0.8889, 270)
+    assert (view.needed, view.verdict_slot) == (4000, 1333)
+    assert "4000 are needed to judge, since the next values of users who stay say little new." in view.text
+
+
 def test_without_records_there_is_no_metric_of_their_coverage() -> None:
     """An alert on a coverage of 0 would fire at every start."""
     registry = Registry()
