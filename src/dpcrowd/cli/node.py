@@ -34,7 +34,8 @@ def node(ctx: click.Context) -> None:
     Exit codes of all commands:
       0  success; `run`: stopped by SIGTERM or Control-C
       1  the answer is no: `doctor` found a problem, `status` a node that is not ready,
-         `replay` a difference, `verify-proof` a proof that proves nothing, or you did not confirm
+         `quality` intervals that are too narrow, `replay` a difference,
+         `verify-proof` a proof that proves nothing, or you did not confirm
       2  wrong input or configuration, or the node refused the request
       3  storage: the folder is in use, damaged, full or missing
       4  `run`: keys, certificates, ports or transport; others: the node does not answer
@@ -144,6 +145,24 @@ def peers(file: Path, token: str | None, as_json: bool, timeout: float) -> None:
     from dpcrowd.cli.node_show import show_peers
 
     show_peers(ask(_config(file), "/v1/network", token=token, timeout=timeout), as_json=as_json)
+
+
+@node.command()
+@options.file
+@options.asking
+@options.numbered
+def quality(file: Path, token: str | None, as_json: bool, timeout: float) -> int:
+    """Show whether the intervals of a running server are right.
+
+    It compares records of other servers with what this server had expected of them, in all and by region. The exit code
+    is 1 if intervals are too narrow.
+    """
+    from dpcrowd.cli.asking import ask
+    from dpcrowd.cli.node_show import show_quality
+
+    view = ask(_config(file), "/v1/quality", token=token, timeout=timeout)
+    show_quality(view, as_json=as_json)
+    return 1 if view["verdict"] == "narrow" else 0
 
 
 def _send_command(file: Path, name: str, token: str | None, timeout: float, as_json: bool, body: Any = None) -> None:

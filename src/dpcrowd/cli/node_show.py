@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from dpcrowd.node.doctor import Finding
     from dpcrowd.node.recording.replay import Replayed
 
-__all__ = ["is_overdue", "show_budget", "show_findings", "show_peers", "show_proofs", "show_replay", "show_status"]
+__all__ = [
+    "is_overdue",
+    "show_budget",
+    "show_findings",
+    "show_peers",
+    "show_proofs",
+    "show_quality",
+    "show_replay",
+    "show_status",
+]
 
 _USUAL_SLOTS = 3  # by which a record is late when nothing is wrong: its slot's exchange, and a restart
 
@@ -101,6 +110,7 @@ def show_status(
         *_crowd(network),
         ("neighbours", _neighbours(network["neighbours"])),
         ("budget", _budget_line(budget)),
+        *_unsampled(ready, budget),
         *_calibration(quality),
         *_joined(network),
         *_sent(network.get("messages_sent", {})),
@@ -111,6 +121,12 @@ def show_status(
         revision = f"revision {network['next_revision']} from slot {network['next_revision_slot']}"
         rows.append(("next", f"{revision}, digest {network.get('next_digest', '?')}"))
     _print_rows(rows)
+
+
+def _unsampled(ready: dict[str, Any], budget: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a line that says why the budget allows no sample, unless the node is not ready for the same reason."""
+    text = "" if budget.get("samples", True) else budget.get("text", "")
+    return [("samples", f"no: {text}")] if text and text not in " ".join(ready["problems"]) else []
 
 
 def _scheme(network: dict[str, Any], budget: dict[str, Any]) -> list[tuple[str, str]]:
@@ -139,13 +155,15 @@ def _model(network: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _crowd(network: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return a line on each setting of network.toml that says what relay assumes of regions, users and shares."""
+    """Return a line on each setting that says what relay assumes of regions, users and shares."""
     groups, turnover, width = (network.get(name) for name in ("groups", "turnover", "share_width"))
     rows = []
     if groups is not None:
         rows.append(("groups", f"{groups}: {_sharing(network)}"))
     if turnover is not None:
-        rows.append(("turnover", f"{turnover:g}: this part of a server's users is replaced per slot"))
+        users = "everybody counts as new in every slot"
+        users = users if turnover == 1.0 else "this part of a server's users is replaced per slot"
+        rows.append(("turnover", f"{turnover:g}: {users}"))
     if width is not None:
         use = "public shares are right"
         if width:
@@ -248,7 +266,8 @@ def show_budget(view: dict[str, Any], *, as_json: bool) -> None:
     if view.get("returns") is not None:
         rows.append(("returns", f"ε={view['returns']:g} at slot {view['returns_slot']}, {view['returns_at']}"))
     lost = f", and ε={view['total_blocked']:g} of confirmed losses blocked" if view.get("total_blocked") else ""
-    rows.append(("in all", f"ε={view['total_spent']:g} since the ledger began{lost}"))
+    least = "at least " if view.get("waits_for") == _OPERATOR else ""
+    rows.append(("in all", f"{least}ε={view['total_spent']:g} since the ledger began{lost}"))
     rows.append(("samples", "yes" if view["samples"] else f"no: {view['text']}"))
     _print_rows(rows)
 
@@ -266,12 +285,36 @@ def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
         click.echo(plain(f"{one['name']:<20}{_yes_or_no(one['connected']):<11}{slot:<11}{time:<26}{refused}"))
 
 
+def show_quality(view: dict[str, Any], *, as_json: bool) -> None:
+    """Print the verdict on the intervals, the values that it rests on, and one line per region that has any."""
+    if as_json:
+        click.echo(json.dumps(view, indent=2))
+        return
+    since = view.get("since_slot")
+    counted_since = "" if since is None else f", counted since slot {since}"
+    values = (
+        f"{view['values']} of {view['needed']} needed, in the last {counted(view['window'], 'slot')}{counted_since}"
+    )
+    rows = [("verdict", view["verdict"]), ("because", view["text"]), ("values", values)]
+    rows += [("caveats", ", ".join(view["caveats"]))] if view.get("caveats") else []
+    _print_rows(rows)
+    regions = [one for one in view.get("regions", []) if one["values"]]
+    if regions:
+        click.echo(f"{'region':<20}{'values':<10}{'inside':<10}mean square")
+    for one in regions:
+        click.echo(plain(f"{one['region']:<20}{one['values']:<10}{one['coverage']:<10.1%}{one['calibration']:.2f}"))
+
+
+_OPERATOR = "operator"  # what a node waits for whose ledger has lost payments
 _VISIBLE = 1e-6  # of the total epsilon: less is what equal parts of it leave over, which pays for nothing
 
 
 def _budget_line(view: dict[str, Any]) -> str:
     span = f"{'the last' if view['kind'] == 'window' else 'a horizon of'} {counted(view['length'], 'slot')}"
     blocked = f", {view['blocked']:g} blocked" if view.get("blocked") else ""
+    if view.get("waits_for") == _OPERATOR:
+        here = f"this ledger has ε={view['spent']:g} of {view['epsilon']:g} in {span}{blocked}"
+        return f"unknown until the loss is confirmed ('dpcrowd node confirm-loss'); {here}"
     remaining = view["remaining"] if view["remaining"] >= _VISIBLE * view["epsilon"] else 0.0
     return f"ε={view['spent']:g} of {view['epsilon']:g} in {span}{blocked}, {remaining:g} left"
 

@@ -130,7 +130,8 @@ class Network(Struct, frozen=True, kw_only=True):
     servers        all servers, this one included, where the scheme passes records on; empty otherwise
     samples        of every server per window or horizon; `reach`: links that a record travels; `lag`: slots by which it
                    may be late. None where the scheme does not pass records on
-    groups, turnover, share_width, meetings  of network.toml, for `relay`; None where it does not state them
+    groups, turnover, share_width, meetings  as they are in force with `relay`; None: another scheme does not state
+                   them, or a node of an earlier version runs relay and network.toml does not
     model_data     what the process model of all servers was fitted on, and `model_source`: why it costs no privacy
                    budget, as the operators assert. None: there is no model, or the node runs an earlier version
     model_assertion  the same as the promise quotes it, with the sources of earlier models of which it keeps a part

@@ -25,6 +25,15 @@ most q are expected, Chernoff's bound for the slots, which are independent if th
     P(as many outside) <= exp(-N/M (x log(x/q) + (1-x) log((1-x)/(1-q))))
 
 whatever the correlation within a slot: it counts N/M slots of M values each (`Calibration.chance_of_coverage`).
+
+Slots are not independent where users stay: the part s of a server's deviation is left at its next sample, and if one
+of its values is outside, so are probably the next ones. Squares of normal values have the correlation s^(2k) after k
+samples, so that a sum of many has the variance of a sum of fewer independent ones, by the factor
+
+    D = 1 + 2 (s^2 + s^4 + ...) = (1 + s^2) / (1 - s^2)                                          (`dependence_of`)
+
+`ENOUGH` and N/M count N/D values then. A region has few values, so its evidence is taken over a longer time than the
+total: 100 D slots, of which only sums over blocks of D slots are kept (`RegionEvidence`).
 """
 
 from __future__ import annotations
@@ -45,6 +54,8 @@ __all__ = [
     "WINDOW",
     "Calibration",
     "CalibrationWindow",
+    "RegionEvidence",
+    "dependence_of",
     "normalised",
     "normalised_innovations",
 ]
@@ -98,6 +109,31 @@ def normalised(innovation: Floats, variance: Floats) -> Floats:
         return np.where(usable, values, np.nan)
 
 
+def dependence_of(kept: float) -> float:
+    """Return D, the number of a server's successive values that say as much as one that is independent.
+
+    kept  s, the part of the server's deviation that is left at its next sample
+
+    >>> dependence_of(0.0), round(dependence_of(0.95), 1)
+    (1.0, 19.5)
+    """
+    return (1.0 + kept * kept) / max(1.0 - kept * kept, 2.0 / LONGEST)
+
+
+@dataclass(frozen=True)
+class RegionEvidence:
+    """What there is of each region by itself, over at least the slots of the window; arrays (d,).
+
+    values    number of innovations, without those of sums
+    coverage  share of them within `BOUND`; NaN where there are none
+    fullest   number of innovations in the slot that has most of them
+    """
+
+    values: Ints
+    coverage: Floats
+    fullest: Ints
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Statistics of normalised innovations, in total and by region; NaN where there are none.
@@ -109,11 +145,13 @@ class Calibration:
     sums         number of innovations that are of the sum of several regions
     window       number of slots that it looks back
     fullest      number of innovations of the slot that has most of them
-    enough_at    slot at which there will be `ENOUGH` values if they come as fast as so far; infinite if never, since
+    enough_at    slot at which there will be enough values if they come as fast as so far; infinite if never, since
                  the window does not hold as many; None: there are enough, or none yet
     mean_square  (d,) mean of n^2, in which n is at most `_LARGEST`
     coverage     (d,) share of innovations within `BOUND`
-    fullest_of   (d,) per region, number of its innovations in the slot that has most of them; None: unknown
+    evidence     what there is of each region by itself; None: unknown
+    dependence   D, number of a server's successive values that say as much as one
+    needed       number of innovations that are enough
 
     total_...    the same over all regions and sums
     """
@@ -130,7 +168,9 @@ class Calibration:
     window: int = WINDOW
     fullest: int = 0
     enough_at: float | None = None
-    fullest_of: Ints | None = None
+    evidence: RegionEvidence | None = None
+    dependence: float = 1.0
+    needed: int = ENOUGH
 
     @property
     def total_values(self) -> int:
@@ -148,24 +188,28 @@ class Calibration:
         >>> round(window.summary().chance_of_coverage(0.9), 6)
         0.001
         """
-        return _chance(self.total_coverage, self.total_values, self.fullest, expected)
+        return _chance(self.total_coverage, self.total_values, self.fullest * self.dependence, expected)
 
     def narrow_regions(self, expected: float, chance: float) -> list[int]:
         """Return the regions in which so few values are inside that it would be rarer than `chance` in any of them."""
-        if self.fullest_of is None:
+        if (of := self.evidence) is None:
             return []
-        each = chance / max(len(self.values), 1)
-        facts = zip(self.coverage.tolist(), self.values.tolist(), self.fullest_of.tolist(), strict=True)
+        each = chance / max(len(of.values), 1)
+        alike = of.fullest * self.dependence
+        facts = zip(of.coverage.tolist(), of.values.tolist(), alike.tolist(), strict=True)
         return [place for place, region in enumerate(facts) if _chance(*region, expected) < each]
 
 
-def _chance(inside: float, values: int, fullest: int, expected: float) -> float:
-    """Return an upper bound on the probability that so few of these values are inside, if `expected` should be."""
+def _chance(inside: float, values: int, alike: float, expected: float) -> float:
+    """Return an upper bound on the probability that so few of these values are inside, if `expected` should be.
+
+    alike  how many of them may be right or wrong together
+    """
     if not values or inside >= expected:
         return 1.0
     terms = ((inside, expected), (1.0 - inside, 1.0 - expected))
     divergence = sum(part * math.log(part / usual) for part, usual in terms if part > 0.0)
-    return math.exp(-divergence * values / fullest)
+    return math.exp(-divergence * values / alike)
 
 
 @dataclass(frozen=True)
@@ -186,11 +230,61 @@ class _SlotSums:
         return int(self.values.sum()) + self.joint_values
 
 
+@dataclass
+class _Block:
+    """What slots that follow one another add to each region; arrays (d,) that are replaced, and never changed."""
+
+    number: int
+    values: Ints
+    inside: NDArray[np.int64]
+    fullest: Ints
+
+
+class _RegionBlocks:
+    """Sums per region over blocks of D slots: as many blocks as the window has slots, and at most `longest` slots.
+
+    With D = 1 they are those of the slots.
+    """
+
+    def __init__(self, regions: int, dependence: float, length: int, longest: int) -> None:
+        self._size = math.ceil(dependence)
+        self._slots = min(length * self._size, longest)
+        self._nothing = np.zeros(regions, dtype=np.int64)
+        self._blocks: deque[_Block] = deque()
+
+    def add(self, sums: _SlotSums) -> None:
+        number = sums.slot // self._size
+        if self._blocks and self._blocks[-1].number == number:
+            block = self._blocks[-1]
+            block.values, block.inside = block.values + sums.values, block.inside + sums.inside
+            block.fullest = np.maximum(block.fullest, sums.values)
+        else:
+            self._blocks.append(_Block(number, sums.values, sums.inside, sums.values))
+
+    def remove(self, sums: _SlotSums) -> None:
+        """Take back what the last slot added; `fullest` may stay too large, which is safe."""
+        block = self._blocks[-1]
+        block.values, block.inside = block.values - sums.values, block.inside - sums.inside
+
+    def forget(self, slot: int, window: int) -> None:
+        """Forget what is older than the longer of this memory and the window, which ends with `slot`."""
+        oldest = (slot - max(self._slots, window) + 1) // self._size
+        while self._blocks and self._blocks[0].number < oldest:
+            self._blocks.popleft()
+
+    def evidence(self) -> RegionEvidence:
+        values, inside, fullest = self._nothing, self._nothing, self._nothing
+        for one in self._blocks:
+            values, inside, fullest = values + one.values, inside + one.inside, np.maximum(fullest, one.fullest)
+        return RegionEvidence(values, inside / np.where(values > 0, values, np.nan), fullest)
+
+
 class CalibrationWindow:
     """Innovations of the last slots, as sums per slot and region.
 
-    length   number of slots, if they hold `enough` values
-    longest  number of slots that it goes back for them
+    length      number of slots, if they hold `enough` values
+    longest     number of slots that it goes back for them
+    dependence  D, number of a server's successive values that say as much as one (`dependence_of`)
 
     >>> window = CalibrationWindow(regions=1)
     >>> window.add(7, np.array([[0.5], [-2.5]]))
@@ -198,12 +292,21 @@ class CalibrationWindow:
     (0.5, 3.25)
     """
 
-    def __init__(self, regions: int, length: int = WINDOW, enough: int = ENOUGH, longest: int = LONGEST) -> None:
-        self.regions, self.length, self.enough, self.longest = regions, length, enough, longest
+    def __init__(
+        self,
+        regions: int,
+        length: int = WINDOW,
+        enough: int = ENOUGH,
+        longest: int = LONGEST,
+        dependence: float = 1.0,
+    ) -> None:
+        self.regions, self.length, self.longest, self.dependence = regions, length, longest, dependence
+        self.enough = math.ceil(enough * dependence)
         self._since: int | None = None
         self._last = -1
         self._nothing = np.zeros(regions, dtype=np.int64), np.zeros(regions), np.zeros(regions, dtype=np.int64)
         self._slots: deque[_SlotSums] = deque()
+        self._blocks = _RegionBlocks(regions, dependence, length, longest)
 
     def add(self, slot: int, innovations: Floats, of_sums: Bools | None = None) -> None:
         """Add the innovations (M, d) of a slot; a slot that is released again replaces what was counted for it.
@@ -213,7 +316,7 @@ class CalibrationWindow:
         self._since = slot if self._since is None else min(self._since, slot)
         self._last = slot
         while self._slots and self._slots[-1].slot >= slot:
-            self._slots.pop()
+            self._blocks.remove(self._slots.pop())
         there = ~np.isnan(innovations)
         squares = np.square(np.where(there, np.clip(innovations, -_LARGEST, _LARGEST), 0.0))
         inside = there & (squares <= BOUND * BOUND)
@@ -226,19 +329,24 @@ class CalibrationWindow:
         joined = int(joint.sum()), float(squares[joint].sum()), int((inside & joint).sum())
         if records:
             self._slots.append(_SlotSums(slot, records, *by_region, *joined))
+            self._blocks.add(self._slots[-1])
         number = sum(one.number for one in self._slots)
         while self._slots and self._slots[0].slot <= slot - self.length:
             number -= self._slots[0].number
             if number < self.enough and self._slots[0].slot > slot - self.longest:
                 break
             self._slots.popleft()
+        self._blocks.forget(slot, self._window())
+
+    def _window(self) -> int:
+        """Return how many slots it looks back."""
+        return self.length if not self._slots else max(self.length, self._last - self._slots[0].slot + 1)
 
     def summary(self) -> Calibration:
         """Return the statistics of the window."""
         values, inside = np.zeros(self.regions, dtype=np.int64), np.zeros(self.regions, dtype=np.int64)
-        squares, fullest = np.zeros(self.regions), np.zeros(self.regions, dtype=np.int64)
+        squares = np.zeros(self.regions)
         for one in self._slots:
-            fullest = np.maximum(fullest, one.values)
             values, inside, squares = values + one.values, inside + one.inside, squares + one.squares
         number = np.where(values > 0, values, np.nan)
         joint_values = sum(one.joint_values for one in self._slots)
@@ -255,10 +363,12 @@ class CalibrationWindow:
             total_mean_square=total_squares / total,
             total_coverage=total_inside / total,
             sums=joint_values,
-            window=self.length if not self._slots else max(self.length, self._last - self._slots[0].slot + 1),
+            window=self._window(),
             fullest=max((one.number for one in self._slots), default=0),
             enough_at=self._enough_at(int(values.sum()) + joint_values),
-            fullest_of=fullest,
+            evidence=self._blocks.evidence(),
+            dependence=self.dependence,
+            needed=self.enough,
         )
 
     def _enough_at(self, number: int) -> float | None:

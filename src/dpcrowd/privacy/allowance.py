@@ -104,6 +104,8 @@ class Allowance:
         """Say how much of the binding guarantee is spent and how much is blocked."""
         guarantee, spent = self.guarantee, format_epsilon(self.binding.spent)
         total, exceeded = format_epsilon(guarantee.nano), self.binding.spent > guarantee.nano
+        if 0 <= guarantee.nano - self.binding.spent <= guarantee.nano // _LEFT_OVER:
+            spent = total
         whose = f" for users {guarantee.bounds}" if self.is_weighted else ""
         if guarantee.network != self.account.network:
             state = f"but ε={spent} is spent already" if exceeded else f"of which {spent} is spent"
@@ -114,6 +116,10 @@ class Allowance:
         else:
             text = f"ε={spent} of {total} is spent{whose}"
         return f"{text}, and blocked is {self.binding.text}" if self.binding.blocked else f"{text}."
+
+
+_LEFT_OVER = 1_000_000
+"""A millionth of a budget is what equal parts of it leave over; in words, all of it is spent then."""
 
 
 def new_horizon_by_revision(network: str) -> str:

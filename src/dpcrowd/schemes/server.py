@@ -293,6 +293,13 @@ class Server:
         """
         if room is not None:
             return self._observe_with_room(slot, counts, room)
+        slot, checked = self._check_slot(slot, counts)
+        self._pass_skipped(slot)
+        self._open(slot, checked, may_sample=counts is not None)
+        return self.pending_message()
+
+    def _check_slot(self, slot: int, counts: object | None) -> tuple[int, Ints]:
+        """Return a slot that can be observed and its counts (1, d), or zeros; whatever is refused changes nothing."""
         if self._pending is not None:
             raise BadInput(f"slot {self._slot} is still open: call hear() before observing slot {slot}.")
         if isinstance(slot, bool) or not isinstance(slot, int | np.integer) or slot < 0:
@@ -303,17 +310,16 @@ class Server:
         checked = check_counts(nothing if counts is None else counts, self.setting.regions)
         if counts is None and not (self.scheme.live or self.scheme.may_skip):
             raise BadInput(f"scheme '{self.scheme.name}' reads the counts of every slot and cannot go without.")
-        self._pass_skipped(slot, np.zeros_like(checked))
-        self._open(slot, checked, may_sample=counts is not None)
-        return self.pending_message()
+        return int(slot), checked
 
-    def _pass_skipped(self, slot: int, nothing: NDArray[np.int64]) -> None:
+    def _pass_skipped(self, slot: int) -> None:
         """Let slots before this one pass that were left out, at most `_MOST_PASSED`; those before them pass at once.
 
         Schemes that keep records pass them by themselves; a scheme that reads every slot knows how many there were.
         """
         if self._slot < 0 or self.keeps_records or not self.scheme.live:
             return
+        nothing = np.zeros((1, self.setting.regions), dtype=np.int64)
         for skipped in range(max(self._slot + 1, slot - _MOST_PASSED), slot):
             self._open(skipped, nothing, may_sample=False)
             self.hear()
@@ -341,13 +347,14 @@ class Server:
         ledger = getattr(self._state, "ledger", None)
         if not isinstance(ledger, BatchLedger):
             raise BadInput("a server that spends from an account takes no room: the account knows.")
-        if self._pending is None and isinstance(slot, int) and slot > self._slot:  # otherwise it is refused below
-            self._pass_skipped(slot, np.zeros(self.setting.regions, dtype=np.int64))
+        slot, checked = self._check_slot(slot, counts)
+        self._pass_skipped(slot)  # before the ledger moves on to this slot
         total = ledger.total
         ledger.remaining(slot)  # what leaves the window is given back first
         ledger.total = min(total, int(ledger.spent.max()) + room)
         try:
-            return self.observe(slot, counts)
+            self._open(slot, checked, may_sample=counts is not None)
+            return self.pending_message()
         finally:
             ledger.total = total
 
@@ -453,6 +460,17 @@ class Server:
     def innovations_of_sums(self) -> Bools:
         """Which of the `innovations` (M, d) are of the sum of several regions; each is at the lowest of them."""
         return self._of_sums
+
+    @property
+    def kept_deviation(self) -> float:
+        """The part of a server's deviation from its share that is left at its next sample; 0: all users are new then.
+
+        Servers of other schemes than relay are taken to sample in every slot.
+        """
+        if self.setting.turnover == 1.0 or self.setting.observation != "binomial":
+            return 0.0
+        interval = self._state.interval if isinstance(self._state, RelayState) else 1.0
+        return float((1.0 - self.setting.turnover) ** interval)
 
     def record_estimates(self) -> RecordEstimates:
         """Return what each record of another server that the last `hear` has fused says by itself; relay only."""

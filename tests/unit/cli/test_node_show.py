@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
 
-from dpcrowd.cli.node_show import show_status
-from dpcrowd.node.api.views import NeighbourStatus, NetworkStatus, ServerStatus
+from dpcrowd.cli.node_show import show_budget, show_quality, show_status
+from dpcrowd.node.api.views import NeighbourStatus, NetworkStatus, QualityView, RegionQuality, ServerStatus
 
-BUDGET = {"kind": "window", "length": 10, "epsilon": 1.0, "spent": 0.25, "remaining": 0.75}
+BUDGET: dict[str, Any] = {"kind": "window", "length": 10, "epsilon": 1.0, "spent": 0.25, "remaining": 0.75}
 
 
 def printed(servers: list[ServerStatus], capsys: pytest.CaptureFixture[str], **more: Any) -> list[str]:
@@ -83,6 +84,36 @@ def test_what_equal_parts_leave_over_is_nothing(
     assert "4e-07 left" in " ".join(printed([], capsys)), "of a small epsilon, that is a lot"
 
 
+def test_a_horizon_that_has_ended_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """'ready yes ... 0 left' was all that said that a server samples no more; `budget` knew why."""
+    ended = "the horizon of 40 slots ended with slot 39; a new one is a new promise: dpcrowd node new-horizon."
+    for name, value in {"kind": "finite", "samples": False, "text": ended, "waits_for": "budget"}.items():
+        monkeypatch.setitem(BUDGET, name, value)
+    assert f"samples     no: {ended}" in printed([], capsys)
+    monkeypatch.setitem(BUDGET, "samples", True)
+    assert not [line for line in printed([], capsys) if line.startswith("samples")]
+    monkeypatch.setitem(BUDGET, "samples", False)
+    network = {"network": "n", "server": "a", "version": "0", "revision": 1, "digest": "00", "epoch": "", "slot": 1}
+    ready = {"ready": False, "problems": [f"the node may not sample yet (/v1/budget): {ended}"]}
+    show_status(ready, {**network, "slot_seconds": 60.0, "neighbours": []}, BUDGET, {}, as_json=False)
+    assert capsys.readouterr().out.count(ended) == 1
+
+
+def test_what_a_ledger_that_was_rolled_back_has_spent_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    """'spent ε=0 of 1, 1 left' was said of a ledger that neighbours had proved to be incomplete."""
+    view = {
+        **{"guarantee": "a promise.", "kind": "window", "length": 10, "epsilon": 1.0, "spent": 0.0, "remaining": 1.0},
+        **{"total_spent": 0.0, "samples": False, "waits_for": "operator", "text": "it is an old copy."},
+    }
+    show_budget(view, as_json=False)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "spent       unknown until the loss is confirmed ('dpcrowd node confirm-loss'); "
+        "this ledger has ε=0 of 1 in the last 10 slots",
+        "in all      at least ε=0 since the ledger began",
+        "samples     no: it is an old copy.",
+    ]
+
+
 def test_settings_of_the_crowd_are_shown_where_they_are_stated(capsys: pytest.CaptureFixture[str]) -> None:
     """Estimates of two networks differ by them, and they stood nowhere but in a file on another machine."""
     lines = printed([], capsys, scheme="relay", groups="auto", turnover=0.05, share_width=0.1)
@@ -93,8 +124,37 @@ def test_settings_of_the_crowd_are_shown_where_they_are_stated(capsys: pytest.Ca
     ]
     meeting = printed([], capsys, scheme="relay", share_width=0.1, meetings=True)
     assert meeting[5].endswith("servers learn them, and each server samples together with others in turn")
+    usual = printed([], capsys, scheme="relay", groups="off", turnover=1.0, share_width=0.0)
+    assert usual[5:8] == [
+        "groups      off: every region has its own noise",
+        "turnover    1: everybody counts as new in every slot",
+        "share width 0: public shares are right",
+    ]
     plain = printed([], capsys, scheme="relay")
     assert not [line for line in plain if line.startswith(("groups", "turnover", "share width"))]
+
+
+def test_quality_is_printed_in_all_and_by_region(capsys: pytest.CaptureFixture[str]) -> None:
+    """It stood at /v1/quality alone, which needs a token in a header and says it in JSON."""
+    regions = [
+        RegionQuality(region="north", values=30, coverage=0.95, calibration=1.04),
+        RegionQuality(region="south", values=0),
+    ]
+    view = QualityView(
+        verdict="narrow", text="only few are inside.", caveats=["suspected"], values=30, window=100, since_slot=4,
+        regions=regions,
+    )  # fmt: skip
+    show_quality(msgspec.to_builtins(view), as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "verdict     narrow",
+        "because     only few are inside.",
+        "values      30 of 200 needed, in the last 100 slots, counted since slot 4",
+        "caveats     suspected",
+        "region              values    inside    mean square",
+        "north               30        95.0%     1.04",
+    ]
+    show_quality(msgspec.to_builtins(view), as_json=True)
+    assert json.loads(capsys.readouterr().out) == msgspec.to_builtins(view)
 
 
 def test_calibration_and_a_suspicion_of_itself_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

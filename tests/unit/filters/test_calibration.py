@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcrowd.filters.calibration import CalibrationWindow, normalised_innovations
+from dpcrowd.filters.calibration import CalibrationWindow, dependence_of, normalised_innovations
 
 
 def test_both_forms_are_the_same_as_with_counts() -> None:
@@ -61,6 +61,64 @@ def test_the_bound_on_chance_holds_where_slots_are_right_or_wrong_as_a_whole() -
         assert np.mean(np.array(chances) <= level) <= level
     assert min(chances) < 0.1, "it is not just 1"
     assert CalibrationWindow(1).summary().chance_of_coverage(0.9) == 1.0
+
+
+def test_each_of_many_regions_needs_more_evidence() -> None:
+    """With the chance of one region for each of 200, one of them would be named in most networks."""
+    few, many = CalibrationWindow(1), CalibrationWindow(200)
+    for slot in range(3):
+        few.add(slot, np.array([[5.0]]))
+        many.add(slot, np.where(np.arange(200) == 7, 5.0, 0.1)[None])
+    assert few.summary().narrow_regions(0.9, 0.008) == [0], "0.1 ** 3 is below 0.008"
+    assert many.summary().narrow_regions(0.9, 0.008) == [], "and above 0.008 / 200"
+    for slot in range(3, 5):
+        many.add(slot, np.where(np.arange(200) == 7, 5.0, 0.1)[None])
+    assert many.summary().narrow_regions(0.9, 0.008) == [7]
+
+
+def test_values_of_a_region_in_one_slot_are_one_piece_of_evidence() -> None:
+    """They share a prior: one slot in which the region has jumped takes all of them out."""
+    window = CalibrationWindow(2)
+    window.add(0, np.tile([5.0, 0.1], (12, 1)))
+    assert window.summary().narrow_regions(0.9, 0.008) == []
+    for slot in range(1, 3):
+        window.add(slot, np.tile([5.0, 0.1], (12, 1)))
+    assert window.summary().narrow_regions(0.9, 0.008) == [0]
+
+
+def test_values_of_users_who_stay_count_as_the_fewer_they_are() -> None:
+    """With D = 5, eleven slots are the evidence of two, and 100 values of 20; regions are followed for 5 times as
+    long, in blocks."""
+    assert dependence_of(np.sqrt(2 / 3)) == pytest.approx(5.0)
+    assert dependence_of(1.0) == 10_000
+    window = CalibrationWindow(2, length=10, enough=20, longest=100, dependence=5.0)
+    for slot in range(10):
+        window.add(slot, np.array([[5.0, 0.0]]))
+    assert window.summary().narrow_regions(0.9, 0.016) == [], "0.1 ** (10 / 5) is above 0.008"
+    assert (window.summary().needed, window.summary().enough_at) == (100, 49)
+    assert window.summary().chance_of_coverage(0.9) == pytest.approx(0.36, abs=0.01), "in total they are two, too"
+    for again in (0.0, 5.0):
+        window.add(10, np.array([[again, 0.0]]))
+    assert window.summary().narrow_regions(0.9, 0.016) == [0]
+    for slot in range(11, 50):
+        window.add(slot, np.array([[5.0, 0.0]]))
+    assert window.summary().enough_at is None
+    evidence = window.summary().evidence
+    assert evidence is not None
+    assert evidence.values.tolist() == [50, 50]
+    for slot in range(50, 500):
+        window.add(slot, np.full((3, 2), 0.5))
+    evidence = window.summary().evidence
+    assert evidence is not None
+    assert evidence.values.tolist() == [150, 150], "50 slots, where the total looks back at 17"
+    assert (evidence.fullest.tolist(), evidence.coverage.tolist()) == ([3, 3], [1.0, 1.0])
+    assert window.summary().window == 17
+    uneven = CalibrationWindow(1, dependence=5.0)
+    for slot, number in enumerate((1, 3, 2)):
+        uneven.add(slot, np.zeros((number, 1)))
+    evidence = uneven.summary().evidence
+    assert evidence is not None
+    assert (evidence.values.tolist(), evidence.fullest.tolist()) == ([6], [3]), "of one slot, not of one block"
 
 
 def test_a_slot_that_is_released_again_counts_once() -> None:

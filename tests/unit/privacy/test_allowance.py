@@ -9,6 +9,7 @@ import pytest
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allowance import Spending
 from dpcrowd.privacy.clock_jumps import ClockSteps
+from dpcrowd.privacy.network_guarantee import Slots
 from dpcrowd.privacy.units import NANO, utc_text
 
 SECOND = 1_000_000_000
@@ -113,3 +114,13 @@ def test_less_than_was_promised_before_is_told_as_it_is() -> None:
     """A promise that was made stronger finds more spent than it allows: that is spent, not blocked."""
     account = paid(declared(), range(1), NANO).declare(NANO // 2, 4 * LENGTH, slot_ns=LENGTH)
     assert of(account, 1) == (NANO, 0, "")
+
+
+def test_what_equal_parts_leave_over_is_spent_in_words() -> None:
+    """'ε=0.999999999 of 1 is spent' makes an operator look for the rest; of a quarter, the last digit is the reason."""
+    account = Account("crowd", configured=Slots(0, LENGTH, 4)).declare(NANO, 4 * LENGTH, slot_ns=LENGTH)
+    third = paid(account, range(3), NANO // 3).allowance(opens(3))
+    assert third.shortage == "ε=1 of 1 is spent."
+    assert third.own.spent == NANO - 1, "numbers stay exact"
+    quarter = paid(account, range(1), 3 * QUARTER + 1).allowance(opens(1))
+    assert quarter.shortage == "ε=0.750000001 of 1 is spent."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -122,3 +123,18 @@ def test_a_restored_server_compares_late_records_with_learned_shares() -> None:
         assert len(server.innovations) == len(arriving)
     assert server.innovations[0, 0] > 10.0, "the late record of slot 9 comes first"
     assert abs(server.innovations[0, 1]) < 3.0
+
+
+@pytest.mark.parametrize(
+    ("turnover", "samples", "observation", "kept"),
+    [(0.05, 10, "binomial", 0.95), (0.05, 2, "binomial", 0.95**5), (1.0, 2, "binomial", 0.0), (0.05, 2, "paper", 0.0)],
+)
+def test_how_much_of_a_deviation_is_left_at_the_next_sample(
+    turnover: float, samples: int, observation: Literal["binomial", "paper"], kept: float
+) -> None:
+    """The calibration counts values of users who stay as fewer: with the turnover of one slot, far too few of them."""
+    network = Network(
+        np.array([0.3, 0.4]), ProcessModel.of(1.0, [100.0]), Guarantee.window(10, epsilon=2.0), samples=samples,
+        phases=np.zeros(2, int), observation=observation, turnover=turnover,
+    )  # fmt: skip
+    assert network.server(0).kept_deviation == pytest.approx(kept)

@@ -139,6 +139,34 @@ def test_users_who_stay_keep_the_bits(name: str) -> None:
     assert_same_bits(run_network(world, servers), play(case.scheme(), setting, world))
 
 
+_LEARNS = ("fast", "dfast", "rescuedp", "drescuedp", "kalman-uniform", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "relay")
+_OFTEN = ("dpcrowd-plus", "relay")  # in `make check`; the others take the same paths
+
+
+@pytest.mark.parametrize("course", [False, True], ids=["walk", "course"])
+@pytest.mark.parametrize("regions", [1, 3])
+@pytest.mark.parametrize(
+    "name", [name if name in _OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in _LEARNS]
+)
+def test_learning_where_users_stay_keeps_the_bits(name: str, regions: int, course: bool) -> None:
+    """A filter that learns has a bank of beliefs, and each of them remembers users who stay: neither may be lost in a
+    restart, or follow another server's share of a region."""
+    world = make_world(3, regions=regions, slots=SLOTS, changing=True)
+    world = replace(world, shares=np.random.default_rng(4).uniform(0.1, 0.9, (SERVERS, regions)))
+    case = Case(name, regions=regions, model="learn" if course else "walk")
+    setting = replace(case.setting(), observation="binomial", turnover=0.05, learn=True)
+    rng = np.random.default_rng(regions)
+
+    def restart(_: int, servers: list[Server]) -> None:
+        for number, server in enumerate(servers):
+            if rng.random() < 0.2:
+                servers[number] = make_server(world, name, setting, number)
+                servers[number].restore(server.save())
+
+    servers = [make_server(world, name, setting, number) for number in range(SERVERS)]
+    assert_same_bits(run_network(world, servers, restart), play(case.scheme(), setting, world))
+
+
 def test_staggered_servers_know_nothing_until_somebody_speaks() -> None:
     """Servers whose phase comes later start without an estimate; the message of the first neighbour gives them one."""
     world = make_world(2, regions=2, slots=12, changing=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
+from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee, SeededNoise
 from dpcrowd.schemes.base import Setting
@@ -43,8 +46,27 @@ def test_room_is_kept_to_with_a_warning() -> None:
 def test_room_after_slots_that_were_left_out() -> None:
     """The ledger was moved on before those slots had passed, which it then refused, in every later slot as well."""
     one, other = server(Guarantee.window(4, 2.0)), server(Guarantee.window(4, 2.0))
-    for slot in (0, 5):
+    for slot in (0, 5, np.int64(10)):
         with pytest.deprecated_call(match="account="):
             one.observe(slot, np.array([3]), room=10**9)
         other.observe(slot, np.array([3]))
         assert one.hear().variance == other.hear().variance
+
+
+@pytest.mark.parametrize("room", [None, 10**9])
+@pytest.mark.parametrize(
+    ("slot", "counts"), [(10, [1, 2]), (10, [-1]), (10.5, [1]), (True, [1]), (np.int64(0), [1])], ids=str
+)
+def test_what_is_refused_moves_nothing(slot: int, counts: list[int], room: int | None) -> None:
+    """The slots before it had passed by then, and could not be observed any more."""
+    one = server(Guarantee.window(4, 2.0))
+    one.observe(0, np.array([3]))
+    one.hear()
+    before = one.save()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with pytest.raises(BadInput):
+            one.observe(slot, counts, room)
+    assert (one.slot, one.save()) == (0, before)
+    one.observe(1, np.array([3]))
+    assert one.hear().nano > 0

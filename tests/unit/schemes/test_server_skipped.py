@@ -122,6 +122,24 @@ def test_schemes_that_read_every_slot_know_that_they_have_skipped_some(name: str
     assert (before[1] > before[0] + 40.0 * server.setting.model.noise_var).all()
 
 
+@pytest.mark.parametrize("name", ["kalman-uniform", "dfast", "uniform", "bd", "ba"])
+def test_schemes_that_read_every_slot_open_no_slot_that_was_left_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would decide on counts of nobody in those slots, and release what follows from them."""
+    guarantee = Guarantee.finite(1000, 30.0) if name == "dfast" else Guarantee.window(8, 3.0)
+    server, opened = sampled(name, guarantee, {}), list[int]()
+    open_it = server._open
+
+    def watched(slot: int, *given: Any, **how: Any) -> None:
+        opened.append(slot)
+        open_it(slot, *given, **how)
+
+    monkeypatch.setattr(server, "_open", watched)
+    server.observe(5, COUNTS)
+    assert opened == [5]
+
+
 def test_after_a_very_long_time_filters_that_learn_begin_anew() -> None:
     """Slot by slot, a clock that was years ahead would hold the server up."""
     model = ProcessModel.of(1.0, [100.0, 25.0])

@@ -231,19 +231,25 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     ] = None
     groups: Annotated[
         Literal["auto", "off"] | None,
-        Meta(description="`groups` of network.toml: whether small regions share one draw; null: it is not stated."),
+        Meta(description="Whether small regions share one draw, as in force with relay; null: another scheme."),
     ] = None
     turnover: Annotated[
         float | None,
-        Meta(description="`turnover` of network.toml: users replaced per slot; null: it is not stated."),
+        Meta(
+            description="Part of a server's users replaced per slot, as in force with relay (1: all of them); with "
+            "other schemes as network.toml states it, or null."
+        ),
     ] = None
     share_width: Annotated[
         float | None,
-        Meta(description="`share_width` of network.toml: how wrong public shares may be; null: it is not stated."),
+        Meta(
+            description="How wrong public shares may be, as in force with relay (0: they are right); null: another "
+            "scheme."
+        ),
     ] = None
     meetings: Annotated[
         bool | None,
-        Meta(description="`meetings` of network.toml: whether servers meet in turn; null: it is not stated."),
+        Meta(description="Whether servers meet in turn, as in force with relay; null: another scheme."),
     ] = None
     model_data: Annotated[
         str | None,
@@ -345,7 +351,8 @@ class QualityView(Struct, frozen=True, kw_only=True):
         Meta(
             description="`narrow`: intervals are too narrow, `wide`: far too wide, `unknown`: too few records to say, "
             "or servers with a considerable part of the shares are suspected. "
-            "`narrow` comes before there are `needed` values if so few are inside that chance does not explain it."
+            "`narrow` comes before there are `needed` values if so few are inside that chance does not explain it, or "
+            "if fewer than 90% are and all other servers are suspected."
         ),
     ]
     text: Annotated[str, Meta(description="The same as a sentence.")]
@@ -390,17 +397,23 @@ class QualityView(Struct, frozen=True, kw_only=True):
         int,
         Meta(
             description="Number of last slots that are looked at: 100, and where these hold fewer than `needed` values "
-            "as many as it takes to hold them, up to 10,000."
+            "as many as it takes to hold them, up to 10,000. Single regions (caveat `regions`) are followed for longer "
+            "where users stay."
         ),
     ]
     needed: Annotated[
-        int, Meta(description="Number of values that a verdict needs, unless the intervals are evidently too narrow.")
+        int,
+        Meta(
+            description="Number of values that a verdict needs, unless the intervals are evidently too narrow: 200, "
+            "and more where users stay, since successive values of one server are then alike."
+        ),
     ] = 200
     verdict_slot: Annotated[
         int | None,
         Meta(
             description="About the slot at which there will be as many, if they come as fast as so far; null: there "
-            "are, there is none at all, or they come too rarely for the longest window. `text` says which."
+            "are, there is none at all, they come too rarely for the longest window, or all other servers are "
+            "suspected. `text` says which."
         ),
     ] = None
     since_slot: Annotated[

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
-from dpcrowd.node.live.log_limits import StorageLog
+from dpcrowd.node.live.log_limits import SampleLog, StorageLog
 from dpcrowd.node.live.neighbour_estimates import NeighbourEstimates
 from dpcrowd.node.live.record_history import KeptRecords
 from dpcrowd.node.live.slot_cycle import Counting
@@ -105,7 +105,7 @@ class Executor:
         self.machine, self._storage, self._transport = machine, storage, transport
         self._broadcast, self._outside, self._clock = broadcast, outside, clock or WallClock()
         self._meter = meter or SlotMeter()
-        self.storage_log = storage_log or StorageLog()
+        self.storage_log, self.sample_log = storage_log or StorageLog(), SampleLog()
         self._recorder = recorder
         self.neighbour_estimates = NeighbourEstimates()
         self.kept_records = KeptRecords()
@@ -268,6 +268,8 @@ class Executor:
                 row = () if record is None else (_row(record),)
                 counter = await self.in_thread(call, slot, opens, clock.length_ns, nano, noisy, state, *row)
                 self._outside.counting.note_sampled()
+                if self.machine.unused_since is None:
+                    self.sample_log.used()
                 return on.SampleStored(at_ns, counter)
             case do.StoreRelease(release, _, senders):
                 await self._store_release(instruction)
@@ -323,6 +325,10 @@ class Executor:
                 self.storage_log.failed("executor", text)
             case do.Report("storage-mended", text):
                 self.storage_log.works("executor", text)
+            case do.Report("own-absurd", text):
+                self.sample_log.unused(text)
+            case do.Report("join-first" as event, text):
+                log.info(text, extra={"event": event})
             case do.Report(event, text, grave):
                 log.log(logging.ERROR if grave else logging.WARNING, text, extra={"event": event})
             case do.NotSampled(slot, why, text) if text:

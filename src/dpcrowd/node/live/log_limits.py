@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from dpcrowd.errors import counted
 
-__all__ = ["FloodLog", "LinkLog", "StorageLog"]
+__all__ = ["FloodLog", "LinkLog", "SampleLog", "StorageLog"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -116,6 +116,28 @@ class FloodLog:
                 "messages refused",
                 extra={"event": "message-refused", "sender": name, "reason": "flood", "text": text},
             )
+
+
+class SampleLog:
+    """Own samples that were paid for and not used. The first one is logged at once, others once per minute."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._logged_at = -math.inf
+        self._since = 0  # samples that the log does not have yet
+
+    def unused(self, text: str) -> None:
+        """Note that a sample was not used."""
+        self._since, now = self._since + 1, self._now()
+        if (passed := now - self._logged_at) < _MINUTE:
+            return
+        more = f" ({counted(self._since, 'sample')} in the last {passed:.0f} s)" if self._since > 1 else ""
+        log.error("%s%s", text, more, extra={"event": "own-absurd"})
+        self._logged_at, self._since = now, 0
+
+    def used(self) -> None:
+        """Note that a sample was used: one that is not is logged at once again."""
+        self._logged_at, self._since = -math.inf, 0
 
 
 class StorageLog:

@@ -1,8 +1,8 @@
 """The verdict on a node's intervals, by what it had expected of other servers. Nothing here has seen a raw count.
 
-To call intervals right takes `MIN_VALUES` values. To call them too narrow takes as many, or evidence: a coverage that
-would be rarer than `CHANCE` if 90% of all values were inside, whatever the values of one slot have in common
-(`filters.calibration`). A network whose shares are wrong shows that in a few dozen values.
+To call intervals right takes the values of `Calibration.needed`. To call them too narrow takes as many, or evidence: a
+coverage that would be rarer than `CHANCE` if 90% of all values were inside, whatever the values of one slot have in
+common (`filters.calibration`). A network whose shares are wrong shows that in a few dozen values.
 
 One region may be wrong where all together are right. It is named as soon as its own values are evidence in the same
 sense, with a chance of `CHANCE` for all regions together.
@@ -10,6 +10,9 @@ sense, with a chance of `CHANCE` for all regions together.
 Records of suspected servers are not among the values. If these servers have a considerable part of the crowd, nobody
 can say whether they are wrong or the others, and the values that are left say little: the intervals are then called too
 narrow if those values show it, and otherwise nothing.
+
+If all other servers are suspected, no more values come. An honest server is hardly ever suspected, and not all of them:
+the shares or the model are wrong, so that intervals are called too narrow by the values that there were, however few.
 """
 
 from __future__ import annotations
@@ -22,15 +25,13 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import counted
-from dpcrowd.filters.calibration import BOUND, ENOUGH, LONGEST, Calibration
+from dpcrowd.filters.calibration import BOUND, LONGEST, Calibration
 from dpcrowd.node.api.views import LearnedShare, QualityView, RegionQuality, Verdict
 from dpcrowd.node.config import NetworkConfig
 from dpcrowd.node.slots import SlotClock, rfc3339
 
 __all__ = ["SuspectedServers", "quality"]
 
-MIN_VALUES = ENOUGH
-"""Innovations below which intervals are called neither right nor too wide."""
 MIN_COVERAGE = 0.9
 """Intervals are called too narrow below this share of innovations within 1.96 standard deviations."""
 CHANCE = 0.008
@@ -58,11 +59,13 @@ class SuspectedServers:
     names   of these servers
     share   their part of all public shares, in the region where it is largest
     server  the name of this server, which may be one of them
+    all_others  whether all servers but this one are suspected, so that nothing is compared
     """
 
     names: Sequence[str] = ()
     share: float = 0.0
     server: str = ""
+    all_others: bool = False
 
     @classmethod
     def of(cls, network: NetworkConfig, names: Collection[str], server: str) -> SuspectedServers:
@@ -70,7 +73,9 @@ class SuspectedServers:
         by_server = np.array([one.counted_shares(network.regions) for one in network.servers])
         suspected = [one.name in names for one in network.servers]
         share = float((by_server[suspected].sum(axis=0) / by_server.sum(axis=0)).max())
-        return cls([one.name for one in network.servers if one.name in names], share, server)
+        others = {one.name for one in network.servers} - {server}
+        all_others = bool(others) and others <= set(names)
+        return cls([one.name for one in network.servers if one.name in names], share, server, all_others)
 
     @property
     def is_considerable(self) -> bool:
@@ -114,12 +119,12 @@ def quality(
     """
     values = calibration.total_values
     coverage, mean_square = _rounded(calibration.total_coverage), _rounded(calibration.total_mean_square)
-    verdict, text, caveats = _verdict(calibration, left_out, _when(calibration, clock))
+    verdict, text, caveats = _verdict(calibration, left_out, _when(calibration, clock, left_out))
     narrow = calibration.narrow_regions(MIN_COVERAGE, CHANCE)
     if narrow and verdict != "narrow":
         text += _of_regions(calibration, regions, narrow)
         caveats = [*caveats, "regions"]
-    enough_at = calibration.enough_at
+    enough_at = None if left_out.all_others else calibration.enough_at
     return QualityView(
         verdict=verdict,
         caveats=caveats,
@@ -133,7 +138,7 @@ def quality(
         records=calibration.records,
         slots=calibration.slots,
         window=calibration.window,
-        needed=MIN_VALUES,
+        needed=calibration.needed,
         verdict_slot=None if enough_at is None or math.isinf(enough_at) else int(enough_at),
         since_slot=calibration.since,
         regions=[
@@ -177,8 +182,10 @@ def _learned_shares(
     ]
 
 
-def _when(calibration: Calibration, clock: SlotClock | None) -> str:
+def _when(calibration: Calibration, clock: SlotClock | None, left_out: SuspectedServers) -> str:
     """Return a sentence that says when there will be enough values for a verdict."""
+    if left_out.all_others:
+        return "No more come while all other servers are suspected."
     slot = calibration.enough_at
     if slot is None:
         return "None has come yet, so it is not known when that will be."
@@ -193,7 +200,7 @@ def _when(calibration: Calibration, clock: SlotClock | None) -> str:
 
 def _verdict(calibration: Calibration, left_out: SuspectedServers, when: str) -> tuple[Verdict, str, list[str]]:
     """Return the verdict, sentences on it that name who is left out, and what limits it."""
-    verdict, text, caveats = _verdict_on_values(calibration, when)
+    verdict, text, caveats = _verdict_on_values(calibration, when, nobody_agrees=left_out.all_others)
     if not left_out.is_considerable:
         return verdict, text + left_out.text, caveats
     if verdict in ("calibrated", "wide"):
@@ -209,17 +216,20 @@ def _verdict(calibration: Calibration, left_out: SuspectedServers, when: str) ->
     return verdict, text + left_out.text + wrong, ["suspected"]
 
 
-def _verdict_on_values(calibration: Calibration, when: str) -> tuple[Verdict, str, list[str]]:
-    """Return what the values that were compared say."""
+def _verdict_on_values(
+    calibration: Calibration, when: str, *, nobody_agrees: bool = False
+) -> tuple[Verdict, str, list[str]]:
+    """Return what the values that were compared say; `nobody_agrees`: all other servers are suspected."""
     values, coverage, mean_square = (
         calibration.total_values,
         calibration.total_coverage,
         calibration.total_mean_square,
     )
-    is_evident = calibration.chance_of_coverage(MIN_COVERAGE) < CHANCE
-    if values < MIN_VALUES and not is_evident:
+    is_evident = calibration.chance_of_coverage(MIN_COVERAGE) < CHANCE or (nobody_agrees and coverage < MIN_COVERAGE)
+    if values < calibration.needed and not is_evident:
         so_far = f"{counted(values, 'value')} of other servers {'was' if values == 1 else 'were'} compared so far"
-        return "unknown", f"{so_far}; {MIN_VALUES} are needed to judge. {when}", []
+        why = ", since the next values of users who stay say little new" if calibration.dependence > 1.0 else ""
+        return "unknown", f"{so_far}; {calibration.needed} are needed to judge{why}. {when}", []
     seen = (
         f"{coverage:.0%} of {values} values of other servers were within {BOUND} standard deviations (95% should be), "
         f"and their mean square was {mean_square:.2f} (1 would be right)"

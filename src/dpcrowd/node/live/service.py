@@ -291,6 +291,11 @@ class NodeService:
                 "sampled. Check the program that sends check-ins: it has to send a request in every slot, even an "
                 "empty one."
             )
+        if (unused := self.executor.machine.unused_since) is not None:
+            warnings.append(
+                f"samples of this server are paid for and not used since slot {unused}: they cannot be noisy counts of "
+                "this network's population. Check what feeds this server, and `population` in network.toml."
+            )
         return warnings
 
     def expiries(self) -> dict[str, int]:

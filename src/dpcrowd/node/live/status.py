@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.node.api.views import (
@@ -159,10 +159,7 @@ def network_status(
         lag=None if records is None else records.terms.lag,
         samples=None if records is None else records.terms.samples,
         reach=None if records is None else records.terms.reach or "all",
-        groups=network.method.groups,
-        turnover=network.method.turnover,
-        share_width=network.method.share_width,
-        meetings=network.method.meetings,
+        **_assumed(network),
         model_data=None if network.fitted is None else network.fitted.data,
         model_source=None if network.fitted is None else network.fitted.source,
         model_assertion=None if network.fitted is None else network.fitted.quoted_sources,
@@ -174,6 +171,17 @@ def network_status(
         join_disagreement=list(contradicting),
         messages_sent={} if sent is None else {kind: sent.get(kind, 0) for kind in get_args(SendKind)},
     )
+
+
+def _assumed(network: NetworkConfig) -> dict[str, Any]:
+    """Return the settings in force of what relay assumes of regions, users and shares; other schemes: as stated."""
+    method = network.method
+    stated = {name: getattr(method, name) for name in ("groups", "turnover", "share_width", "meetings")}
+    if network.relay is None:
+        return stated
+    setting = network.setting(network.servers[0].name)
+    in_force = {"groups": network.relay.groups, "turnover": setting.turnover, "share_width": setting.share_width}
+    return {**stated, **in_force, "meetings": bool(method.meetings)}
 
 
 def _server_status(records: Records, name: str) -> ServerStatus:

@@ -68,6 +68,7 @@ class Join:
     _last_try: int = -1
     _first: int = 0  # states of earlier slots are not asked for
     _too_large: bool = False
+    _is_new: bool = False  # whether it had observed no slot when it began to ask, so that it has lost nothing itself
     _asked: dict[str, int] = field(default_factory=dict)
     _refused: set[str] = field(default_factory=set)
     _waiting: set[str] = field(default_factory=set)
@@ -142,6 +143,7 @@ class Join:
             )
             return [Report("join-none", text)]
         self.asks, self._tries, self._first, self._rounds = True, 2 * view.records.lag + 2, first, _MOST_ROUNDS
+        self._is_new = server.slot < 0
         return []
 
     def to_ask(self, names: Collection[str], slot: int) -> list[str]:
@@ -185,10 +187,7 @@ class Join:
         is_alone = bool(asked) and all(self._requests.get(name, -1) >= slot - 1 for name in asked)
         self._alone = self._alone + 1 if is_alone else 0
         if self._tries <= 0 or self._alone >= len(view.names):
-            text = (
-                "no neighbour has sent what follows from earlier records: this node goes on with what it knows itself."
-            )
-            instructions.append(Report("join-none", text))
+            instructions.append(_nobody_sent(is_first=self._is_new and is_alone))
             self._end()
         return False, instructions
 
@@ -281,6 +280,18 @@ class Join:
                 self._answered[name] = [*before, slot]
                 answered.append(name)
         return answered
+
+
+def _nobody_sent(*, is_first: bool) -> Report:
+    """Return what is said of a node that begins without a neighbour's state.
+
+    is_first  whether nobody can have lost anything: this node is new, and its neighbours ask for records as it does
+    """
+    if is_first:
+        text = "this is the first start: no neighbour has records of earlier slots, either, so estimates begin now."
+        return Report("join-first", text)
+    text = "no neighbour has sent what follows from earlier records: this node goes on with what it knows itself."
+    return Report("join-none", text)
 
 
 def fits(server: Server, view: NetworkView) -> bool:

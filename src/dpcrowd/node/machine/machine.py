@@ -40,7 +40,7 @@ from dataclasses import replace
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
-from dpcrowd.filters.calibration import CalibrationWindow
+from dpcrowd.filters.calibration import CalibrationWindow, dependence_of
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
@@ -104,6 +104,7 @@ class Machine:
     expires    by name: when the neighbour's certificate expires, as it says itself
     went_back  when the clock was set, and by how much, if that was back
     records    of all servers, where they are passed on; None: the scheme exchanges estimates
+    unused_since  first of the slots in a row whose own samples were paid for and not used; None: the last one was used
     calibration  innovations of others' measurements since the start, or since a revision or slots that began again
     """
 
@@ -126,13 +127,14 @@ class Machine:
         self._forward_planned = False
         self._forgettable: int | None = None  # the slot whose check-ins are forgotten after its deadline
         self.server = server
-        self.calibration = CalibrationWindow(len(revision.view.regions))
+        self.calibration = _calibration(server)
         self.trust = Trust(counter, vouched, complete_until=server.slot if complete_until is None else complete_until)
         self.linked: frozenset[str] = frozenset()
         self.present: set[str] = set()
         self.used: dict[str, tuple[int, int]] = {}
         self.expires: dict[str, int] = {}
         self.went_back: tuple[int, int] | None = None
+        self.unused_since: int | None = None
         self.can_store = True
         self.session = 0
         self._memory = NeighbourMemory(dict(heard or {}))
@@ -279,7 +281,7 @@ class Machine:
         self._early, self._last_payloads, self._before = Early(), {}, None
         self._memory.last.clear()
         self._join.clear(looked_up.last)
-        self.calibration = CalibrationWindow(len(self.view.regions))
+        self.calibration = _calibration(self.server)
         if self.records is not None:
             self.records.clear()
         alone, text = len(self.view.names) == 1, looked_up.text
@@ -300,7 +302,7 @@ class Machine:
         self.revision, self.server, self.following = stimulus.revision, server, None
         self._early.check_again()
         self._last_payloads, self._own, self._before = {}, (-1, None), None
-        self.calibration = CalibrationWindow(len(self.view.regions))
+        self.calibration = _calibration(self.server)
         self._newcomers = Newcomers()
         self._revise_records()
         report = Report("revision", f"revision {self.view.revision} took over: {text}")
@@ -430,7 +432,10 @@ class Machine:
             nano, noisy = sample
             counter = self.trust.add_payment(slot)
             record, used = None, self._is_plausible(message, noisy)
-            if not used:
+            if used:
+                self.unused_since = None
+            else:
+                self.unused_since = slot if self.unused_since is None else self.unused_since
                 self.server.discard_sample()
                 message = self.server.pending_message()
             if self.records is not None and used:
@@ -865,3 +870,8 @@ class Machine:
         self.server.observe(slot, None)
         self._early.again(slot, payloads)
         return [do.NotSampled(slot, "storage"), *self._open_exchange(at_ns, slot, None)]
+
+
+def _calibration(server: Server) -> CalibrationWindow:
+    """Return an empty window for what a server expects of others, whose users may stay."""
+    return CalibrationWindow(server.setting.regions, dependence=dependence_of(server.kept_deviation))

@@ -84,6 +84,11 @@ EPSILON_SPENT_TOTAL = Family(
     "Budget spent since the ledger began, by all networks that share it, in epsilon.",
 )
 SAMPLES = Family("dpcrowd_samples_total", "counter", "Number of slots that this process sampled and paid for.")
+SAMPLES_UNUSED = Family(
+    "dpcrowd_samples_unused_total",
+    "counter",
+    "Number of those samples that were not used: with their noise they cannot be counts of the network's population.",
+)
 UNSAMPLED = Family(
     "dpcrowd_slots_unsampled_total",
     "counter",
@@ -213,8 +218,8 @@ SERVER_EQUIVOCATES = Family(
 CALIBRATION_COVERAGE = Family(
     "dpcrowd_calibration_coverage",
     "gauge",
-    "Share of the normalised innovations of other servers' records in the last 100 slots, or the last 200 of them if "
-    "these took longer, that are within 1.96; about 0.95 if the intervals are right. /v1/quality has more.",
+    "Share of the normalised innovations of other servers' records in the last 100 slots, or in more if "
+    "these hold too few, that are within 1.96; about 0.95 if the intervals are right. /v1/quality has more.",
 )
 CALIBRATION_RATIO = Family(
     "dpcrowd_calibration_ratio",
@@ -341,6 +346,7 @@ FAMILIES = (
     EPSILON_REMAINING,
     EPSILON_SPENT_TOTAL,
     SAMPLES,
+    SAMPLES_UNUSED,
     UNSAMPLED,
     MISSED,
     RELEASE_DELAY,

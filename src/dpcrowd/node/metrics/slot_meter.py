@@ -31,6 +31,7 @@ _MOST_WAITING = 4
 
 COUNTED = (
     families.SAMPLES,
+    families.SAMPLES_UNUSED,
     families.UNSAMPLED,
     families.MISSED,
     families.RELEASE_DELAY,
@@ -67,6 +68,8 @@ class SlotMeter:
         match instruction:
             case do.StoreSample():
                 self.registry.add(families.SAMPLES)
+            case do.Report("own-absurd"):
+                self.registry.add(families.SAMPLES_UNUSED)
             case do.NotSampled(_, reason):
                 self.registry.add(families.UNSAMPLED, reason=reason)
             case do.StoreRelease(release, _, senders):

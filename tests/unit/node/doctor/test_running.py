@@ -66,6 +66,7 @@ def _answers(net: Path, neighbour: dict[str, Any] | None = None, **changes: Any)
         ({}, {"ready": False, "problems": ["the disk is full."]}, "running", "problem"),
         ({}, {"ready": False, "problems": ["the clock went back: 'dpcrowd node accept-clock'."]}, "running", "problem"),
         ({}, {"warnings": ["the certificate of 'server-1' expires in 3 days."]}, "running", "note"),
+        ({}, {"warnings": ["samples of this server are paid for and not used since slot 3."]}, "running", "problem"),
     ],
 )
 def test_what_a_running_server_says(

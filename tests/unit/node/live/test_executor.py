@@ -50,6 +50,16 @@ def linked(node: Lone) -> Lone:
     return node
 
 
+def test_a_first_start_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Every new network began with a warning at each server, of a loss that nobody had."""
+    with open_storage(tmp_path) as storage, caplog.at_level(logging.INFO):
+        executor = executor_of(storage)
+        for event in ("join-first", "join-none"):
+            asyncio.run(executor._carry_out(do.Report(event, "a text."), 0))
+        executor.close()
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+
+
 def test_a_flood_of_refusals_is_counted_exactly_and_logged_once_a_slot(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

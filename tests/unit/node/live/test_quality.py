@@ -93,6 +93,40 @@ def test_who_is_left_out_is_named_and_leaves_no_verdict_if_it_is_many() -> None:
     assert (narrow.verdict, narrow.caveats) == ("narrow", ["suspected"]), "what is evident stays so"
 
 
+def test_nothing_is_promised_while_all_other_servers_are_suspected() -> None:
+    """With shares 0.6, 0.2 and 0.2 of three servers that count the same, all were suspected after 20 slots: 13 of 36
+    values were inside, and the verdict was 'unknown' until a slot that receded for ever."""
+    network = parse_network(sample_network(3))
+    everybody = SuspectedServers.of(network, {"server-1", "server-2", "server-3"}, "server-1")
+    others = SuspectedServers.of(network, {"server-2", "server-3"}, "server-1")
+    assert everybody.all_others
+    assert others.all_others
+    assert not SuspectedServers.of(network, {"server-1", "server-2"}, "server-1").all_others
+    one = parse_network(sample_network(1))
+    assert not SuspectedServers.of(one, (), "server-1").all_others, "there is nobody who could disagree"
+
+    def seen(inside: int, outside: int, left_out: SuspectedServers) -> Any:
+        window = CalibrationWindow(1)
+        for slot, values in enumerate(np.repeat([0.0, 5.0], [inside, outside]).reshape(3, 12, 1)):
+            window.add(slot, values)
+        window.add(200, np.zeros((0, 1)))
+        return quality(window.summary(), ["north"], "relay", judges_others=True, left_out=left_out)
+
+    nobody = SuspectedServers([], 0.0, "server-1")
+    assert (seen(13, 23, nobody).verdict, seen(13, 23, nobody).verdict_slot) == ("unknown", 1116)
+    view = seen(13, 23, everybody)
+    assert (view.verdict, view.coverage, view.verdict_slot, view.caveats) == ("narrow", 0.3611, None, ["suspected"])
+    registry = Registry()
+    set_quality(registry, view)
+    assert 'dpcrowd_calibration_verdict{verdict="narrow"} 1' in render_all([registry], "reader"), "the alert fires"
+    fine = seen(36, 0, everybody)
+    assert (fine.verdict, fine.verdict_slot, fine.values) == ("unknown", None, 36)
+    assert "No more come while all other servers are suspected." in fine.text
+    nothing = quality(CalibrationWindow(1).summary(), ["north"], "relay", judges_others=True, left_out=everybody)
+    assert nothing.verdict == "unknown"
+    assert "No more come while" in nothing.text
+
+
 def test_the_part_of_suspected_servers_is_that_of_their_worst_region() -> None:
     """A server that sees most people of one region decides there, however few it sees elsewhere."""
     text = sample_network(3)
@@ -156,6 +190,17 @@ def test_an_unknown_verdict_says_when_it_will_be_known() -> None:
     never = quality(rare.summary(), ["north"], "relay", judges_others=True, clock=clock)
     assert never.verdict_slot is None
     assert "the last 10,000 slots, which are looked at, will not hold as many" in never.text
+
+
+def test_more_values_are_needed_where_users_stay() -> None:
+    """200 values of users who stay may be those of ten that are independent: too few to call anything narrow."""
+    window = CalibrationWindow(1, dependence=20.0)
+    for slot in range(90):
+        window.add(slot, np.full((3, 1), 5.0 if 30 <= slot < 40 else 0.0))
+    view = quality(window.summary(), ["north"], "relay", judges_others=True)
+    assert (view.verdict, view.caveats, view.coverage, view.values) == ("unknown", [], 0.8889, 270)
+    assert (view.needed, view.verdict_slot) == (4000, 1333)
+    assert "4000 are needed to judge, since the next values of users who stay say little new." in view.text
 
 
 def test_without_records_there_is_no_metric_of_their_coverage() -> None:

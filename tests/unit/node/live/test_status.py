@@ -58,14 +58,19 @@ def test_slot_and_grace_are_those_of_the_network() -> None:
     assert (status.slot, status.slot_seconds, status.grace_seconds) == (3, 60.0, 0.25)
 
 
-def test_what_relay_assumes_of_the_crowd_is_what_the_network_states() -> None:
-    """Whoever compares two networks needs the settings that are in force, and a setting that is not stated is none."""
-    stated = {**tables(), "scheme": {"name": "relay", "process_var": 100.0, "turnover": 0.05, "groups": "auto"}}
-    for raw, expected in ((stated, ("auto", 0.05, None)), (tables(), (None, None, None))):
+def test_what_relay_assumes_of_the_crowd_is_what_is_in_force() -> None:
+    """Whoever compares two networks, or wonders about an interval, needs the values with which filters run."""
+    relay = {"name": "relay", "process_var": 100.0}
+    stated = {**tables(), "scheme": {**relay, "turnover": 0.05, "groups": "auto"}}
+    for raw, expected in (
+        (stated, ("auto", 0.05, 0.0, False)),
+        ({**tables(), "scheme": relay}, ("off", 1.0, 0.0, False)),
+        (tables(), (None, None, None, None)),
+    ):
         network = network_of(raw)
         name = network.servers[0].name
         status = network_status(network, name, set(), {}, Counter(), {}, network.clock().opens(3))
-        assert (status.groups, status.turnover, status.share_width) == expected
+        assert (status.groups, status.turnover, status.share_width, status.meetings) == expected
         assert status.learn is False, "there is no model"
 
 

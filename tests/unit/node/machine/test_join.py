@@ -181,7 +181,8 @@ def test_a_network_that_begins_late_has_nobody_to_ask() -> None:
     run(network, range(first, SLOTS))
     assert_one_estimate(network, first, SLOTS)
     assert not any(answers_of(node) for node in network.nodes)
-    assert all(events(node).count("join-none") == 1 for node in network.nodes)
+    assert all(events(node).count("join-first") == 1 for node in network.nodes)
+    assert not any("join-none" in events(node) for node in network.nodes), "nobody has lost anything"
     assert set(requests_of(network)) == set(range(first - 1, first + 4))
 
 
@@ -440,6 +441,7 @@ def test_who_has_refused_all_neighbours_does_not_ask_for_ever() -> None:
     node = come_back(network, 12, fresh=True)
     run(network, range(13, 27))
     assert {one.sender for one in node.refused} == {"server-1", "server-3"}
+    assert "join-first" not in events(node), "the network has a past"
     assert events(node).count("join-none") == 1
 
 

@@ -41,6 +41,8 @@ def test_all_servers_use_one_set_of_records(killed: bool) -> None:
         if slot == wrong:
             counts[LIAR] = HUGE
         network.slot(slot, counts)
+        if slot in (wrong - 1, wrong):
+            assert liar.machine.unused_since == (wrong if slot == wrong else None)
         if killed and slot == wrong:
             liar.restart(liar.view.ends(slot) + 1, vouched=True)
             for other in sorted(liar.view.links(slot)):
@@ -58,6 +60,7 @@ def test_all_servers_use_one_set_of_records(killed: bool) -> None:
     assert wrong in liar.disk.samples, "it is paid for"
     assert (wrong, liar.view.name) not in liar.disk.records
     assert again in liar.disk.samples, "and the schedule goes on as it was"
+    assert liar.machine.unused_since is None, "the last one was used"
 
 
 def consensus(case: Case, population: int) -> tuple[Network, Any]:
