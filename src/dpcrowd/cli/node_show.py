@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcrowd.cli.console import plain
-from dpcrowd.errors import BadInput, counted
+from dpcrowd.errors import BadInput, counted, plain
 
 if TYPE_CHECKING:
     from dpcrowd.node.config import NetworkConfig

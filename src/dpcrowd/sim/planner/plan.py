@@ -408,7 +408,7 @@ def _adopt_slot(arguments: dict[str, Any], model: Model | None) -> list[str]:
     remarks = [f"taken from {model.file}: slots of {duration_text(model.slot)}."]
     if not _SHORTEST_LIVE <= length <= _LONGEST_LIVE:
         remarks.append(
-            "live servers have slots of 1s to 1d, so that this plan cannot become a network; for one, fit the model in "
+            "live servers have slots of 1s to 1d, so this plan cannot become a network; for one, fit the model in "
             "such slots."
         )
     return remarks

@@ -34,7 +34,7 @@ def test_a_share_width_can_be_planned_without_a_network_file() -> None:
     assert (result.share_width, result.reach, result.request.meetings) == (0.1, "all", True)
     assert "share_width = 0.1\nmeetings = true" in toml_text(result)
     (remark,) = (remark for remark in result.remarks if "learn them" in remark)
-    assert remark.startswith("servers take shares for wrong by about 10%")
+    assert remark.startswith("servers assume that shares are wrong by about 10%")
     for none in (None, 0.0):
         plain = dpcrowd.plan([300.0, 80.0], share_width=none, **RING)
         assert plain.share_width is None
