@@ -211,6 +211,7 @@ def test_a_plan_in_weeks_says_that_live_servers_have_shorter_slots(tmp_path: Pat
     model = dpcrowd.fit(tmp_path / "weeks.csv", source="published", season="none")
     planned = plan(model=model, servers=4, graph="ring", window=14, advice=False, epsilons=[1.0])
     assert any("live servers have slots of 1s to 1d" in remark for remark in planned.remarks)
+    assert planned.request.slot == 7 * 86_400, "a plan without --slot has the slots of its model"
 
 
 def test_servers_have_the_names_of_the_file_of_shares(tmp_path: Path) -> None:

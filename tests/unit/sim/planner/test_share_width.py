@@ -41,6 +41,12 @@ def test_a_share_width_can_be_planned_without_a_network_file() -> None:
         assert "meetings" not in toml_text(plain)
 
 
+def test_servers_whose_users_roam_do_not_meet() -> None:
+    """A roaming user who was counted at two servers in the slot of a meeting would pay twice in one slot."""
+    roaming = dpcrowd.plan([300.0, 80.0], share_width=0.1, users="roaming", **RING)
+    assert (roaming.share_width, roaming.request.meetings) == (0.1, False)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
