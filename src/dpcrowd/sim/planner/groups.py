@@ -148,5 +148,5 @@ def plan_groups(facts: PublicFacts, prediction: Prediction) -> GroupsPlan:
     limit, people = _WORTH_WATCHING if totals else _WORTH_IT, prediction.people
     before, after = sum(prediction.absolute_errors), float(grouped.sum())
     recommended: Groups = "auto" if after <= limit * before else "off"
-    in_parts = (None, None) if people is None else (before / people, after / people)
-    return GroupsPlan(recommended, len(np.unique(groups)), *in_parts, totals=totals)
+    ungrouped_error, grouped_error = (None if people is None else error / people for error in (before, after))
+    return GroupsPlan(recommended, len(np.unique(groups)), ungrouped_error, grouped_error, totals=totals)
