@@ -928,7 +928,7 @@ MUTANTS = (
     Mutant(
         "a-crowd-that-jumps-proves-one-deviation",
         "filters/fresh_evidence.py",
-        "repeated * np.exp(-0.5 * np.maximum(surprise - _TYPICAL, 0.0))",
+        "repeated * np.exp(-0.5 * np.maximum(surprise - typical, 0.0))",
         "repeated",
         "Where users stay, a crowd that leaves its model is followed late.",
         ("oracle/filters/test_fresh_evidence.py",),

@@ -16,9 +16,11 @@ takes every deviation for a new one follows it as it follows the crowd. Its inno
 how large they are. By their mean it would hardly learn any more: with users who stay for hundreds of samples its error
 was more than twice as large where a crowd had become livelier than its model.
 
-What stays is a deviation, and S its variance with all else. Five in six normal innovations have nu^2 < 2 S; one that
-is far off is no such deviation, but a crowd that leaves its model. So beyond 2 S, f is multiplied by how much less
-likely a normal innovation is there, exp(-(nu^2/S - 2)/2). Otherwise a crowd that jumps would prove one deviation.
+What stays is a deviation, and S its variance with all else: an innovation that is far off is no such deviation, but a
+crowd that leaves its model. So where nu^2 is larger than t S, f is multiplied by how much less likely a normal
+innovation is there, exp(-(nu^2/S - t)/2). Otherwise a crowd that jumps would prove one deviation. For filters that
+follow deviations t is 2, beyond which one in six innovations is by chance. For those that consider them it is 6, beyond
+which it is one in seventy: their evidence counts so little that a few innovations that count in full would decide.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from dpcrowd.arrays import Floats
 
 __all__ = ["fresh_evidence", "squared_surprise"]
 
-_TYPICAL = 2.0
-"""Up to which square, by its variance, an innovation is what deviations explain."""
+_TYPICAL, _TYPICAL_CONSIDERED = 2.0, 6.0
+"""t, by what filters do with deviations."""
 
 
 def fresh_evidence(repeated: Floats, stays: Floats | float, surprise: Floats, *, considered: bool) -> Floats:
@@ -46,10 +48,11 @@ def fresh_evidence(repeated: Floats, stays: Floats | float, surprise: Floats, *,
     [1.0, 0.178, 0.02]
     >>> [round(float(fresh_evidence(half, s, usual, considered=True)[0, 0]), 3) for s in (0.0, 0.95, 0.995)]
     [1.0, 0.05, 0.005]
-    >>> round(float(fresh_evidence(half, 0.995, 20.0 * usual, considered=True)[0, 0]), 3)  # no deviation explains that
-    0.976
+    >>> round(float(fresh_evidence(half, 0.995, 30.0 * usual, considered=True)[0, 0]), 3)  # no deviation explains that
+    0.999
     """
-    part, left = repeated * np.exp(-0.5 * np.maximum(surprise - _TYPICAL, 0.0)), np.asarray(stays)
+    typical = _TYPICAL_CONSIDERED if considered else _TYPICAL
+    part, left = repeated * np.exp(-0.5 * np.maximum(surprise - typical, 0.0)), np.asarray(stays)
     if not considered:
         part, left = np.square(part), np.square(left)
     return np.asarray((1.0 - left) / (1.0 - left + 2.0 * left * part))

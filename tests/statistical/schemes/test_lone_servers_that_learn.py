@@ -77,4 +77,6 @@ def test_relay_that_hears_few_servers_follows_a_crowd_that_leaves_its_model(
     assert float(np.nanmean(simulated("relay", "calm", turnover, **few).coverage95)) > 0.93
     monkeypatch.setattr("dpcrowd.schemes.relay_filter.fresh_evidence", lambda *repeated, considered: 1.0)
     every = simulated("relay", "livelier", turnover, **few)
-    assert float(record.total_error.mean()) < 1.08 * float(every.total_error.mean()), "1.44 with the means alone"
+    assert float(record.total_error.mean()) < 1.2 * float(every.total_error.mean()), (
+        "1.44 if all innovations counted alike"
+    )
