@@ -974,6 +974,14 @@ MUTANTS = (
         ("unit/filters/test_repeated.py",),
     ),
     Mutant(
+        "a-crowd-that-jumps-proves-one-deviation",
+        "filters/fresh_evidence.py",
+        "repeated * np.exp(-0.5 * np.maximum(surprise - typical, 0.0))",
+        "repeated",
+        "Where users stay, a crowd that leaves its model is followed late.",
+        ("oracle/filters/test_fresh_evidence.py",),
+    ),
+    Mutant(
         "nothing-heard-counts-as-heard",
         "filters/staying.py",
         "np.where(kept > _NOTHING_FUSED, 1.0, np.maximum(kept, 0.0))",

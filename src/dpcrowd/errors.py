@@ -22,6 +22,7 @@ __all__ = [
     "SlotTaken",
     "check_switches",
     "counted",
+    "plain",
     "unknown_name",
     "whole_number",
 ]
@@ -111,6 +112,17 @@ def counted(number: int, noun: str) -> str:
     ('1 slot', '0 slots', '12 servers')
     """
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def plain(text: str) -> str:
+    r"""Escape what would move a terminal's cursor or start a second line in a log: texts come from others' files.
+
+    Each such character is escaped by itself, so that the rest stays what it was.
+
+    >>> plain("Zürich\x1b[2J")
+    'Zürich\\x1b[2J'
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def check_switches(**switches: object) -> None:

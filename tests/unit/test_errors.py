@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from dpcrowd.client.errors import NodeError
-from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError, MissingExtra, counted, unknown_name
+from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError, MissingExtra, counted, plain, unknown_name
 from dpcrowd.node.storage import SlotTaken, StorageError
 from dpcrowd.node.transport.base import TransportFailed
 
@@ -52,3 +52,16 @@ def test_only_bad_input_is_a_value_error(kind: type[DpcrowdError]) -> None:
 def test_one_is_not_several(number: int, text: str) -> None:
     """Messages said "1 slots"."""
     assert counted(number, "slot") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Datei Zürich\u00a02025.csv: ε fehlt", "Datei Zürich\\xa02025.csv: ε fehlt"),
+        ("Zürich\x1b[2J\n\u202eab", "Zürich\\x1b[2J\\n\\u202eab"),
+        ("ε = 0.1 \\ 'clinic-b'", "ε = 0.1 \\ 'clinic-b'"),
+    ],
+)
+def test_only_what_would_control_a_terminal_is_escaped(text: str, shown: str) -> None:
+    """One space that does not break turned every letter that is not ASCII into an escape."""
+    assert plain(text) == shown

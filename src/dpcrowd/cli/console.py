@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["console", "plain", "print_columns", "progress_bar"]
+__all__ = ["console", "print_columns", "progress_bar"]
 
 _GAP = 2
 _FEWEST_LEFT = 3
@@ -63,11 +63,6 @@ def _split_to_width(columns: dict[str, list[str]], first: str, others: list[str]
         tables[-1].insert(0, tables[-2].pop())
         used += widths[moved]
     return tables
-
-
-def plain(text: str) -> str:
-    """Escape control characters: names come from other organisations' files, and must not control a terminal."""
-    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dpcrowd.errors import BadInput, MissingExtra, counted
+from dpcrowd.errors import BadInput, MissingExtra, counted, plain
 
 __all__ = ["keys"]
 
@@ -232,8 +232,8 @@ def _print_facts(file: Path, passphrase: bytes | None = None, *, as_json: bool =
     if facts.kind != "authority":  # the authority's key is not pinned
         rows += [("network.toml", f'keys = ["{facts.key}"]')]
     for title, text in rows:
-        if text:  # a name from outside may contain control characters
-            click.echo(f"{title:<14}{text if text.isprintable() else ascii(text)}")
+        if text:
+            click.echo(f"{title:<14}{plain(text)}")
 
 
 def _validity(until: datetime) -> str:

@@ -19,8 +19,7 @@ from typing import Any
 import click
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.cli.console import plain
-from dpcrowd.errors import BadInput, DpcrowdError, unknown_name
+from dpcrowd.errors import BadInput, DpcrowdError, plain, unknown_name
 
 __all__ = ["cli", "main"]
 

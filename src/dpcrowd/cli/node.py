@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from dpcrowd.cli import node_options as options
-from dpcrowd.cli.console import plain
-from dpcrowd.errors import MissingExtra
+from dpcrowd.errors import MissingExtra, plain
 
 if TYPE_CHECKING:
     from dpcrowd.cli.node_folder import Decision

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcrowd.cli.console import plain
-from dpcrowd.errors import BadInput, counted
+from dpcrowd.errors import BadInput, counted, plain
 from dpcrowd.models.printable import quoted
 
 if TYPE_CHECKING:

@@ -338,7 +338,7 @@ def _people(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _percent(value: float) -> str:
+def _percent(value: float | None) -> str:
     from dpcrowd.sim.planner.text import percent
 
     return percent(value)

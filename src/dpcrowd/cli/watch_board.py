@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from dpcrowd.cli.console import plain
 from dpcrowd.cli.node_show import is_overdue
 from dpcrowd.cli.watch_nodes import NodeState, SlotEstimates
 from dpcrowd.client.views import Quality
+from dpcrowd.errors import plain
 
 __all__ = ["WatchBoard", "as_json_line", "sparkline"]
 

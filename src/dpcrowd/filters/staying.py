@@ -15,13 +15,9 @@ added to M. For a server that works alone this is the exact variance of its erro
 Where it hears others, it is an upper bound: it holds if the same servers are heard in every slot, and is too large if
 they change, or if users are partitioned and all servers are heard, whose deviations cancel.
 
-Filters that learn (`learning`) weigh beliefs by how well they predict samples, and a deviation that stays would speak
-for the same belief in every slot. Of the innovation of a sample, the part
-
-    f' = f/(1 + P Y)                                          Y: the information that is fused
-
-is deviation, of which s^k is found again after k slots. So a sample says as much as 1/(1 + 2 f' s^k/(1 - s^k)) of an
-independent one (`fresh_evidence`), with k the number of slots between the last two samples of the server itself.
+Filters that learn count the evidence of a sample only as far as it is new (`fresh_evidence`): with Y the information
+that is fused, the part f/(1 + P Y) of the innovation is deviation (`deviating_part`), of which s^k stays for k slots,
+the time between the last two samples of the server itself (`StayingUsers.left`).
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats
 
-__all__ = ["StayingUsers", "count_slots", "follow_staying", "fresh_evidence", "kept_part", "start_staying"]
+__all__ = ["StayingUsers", "count_slots", "deviating_part", "follow_staying", "kept_part", "start_staying"]
 
 
 _NOTHING_FUSED = 1.0 - 1e-9
@@ -55,6 +51,10 @@ class StayingUsers:
     since: Floats = field(metadata={"later": True})
     between: Floats = field(metadata={"later": True})
 
+    def left(self, turnover: float) -> Floats:
+        """Return which part of the users is left of those at the sample before, (N, d); 0: there was none."""
+        return np.where(self.between > 0.0, (1.0 - turnover) ** self.between, 0.0)
+
 
 def start_staying(servers: int, regions: int) -> StayingUsers:
     """Return the memory before the first slot."""
@@ -71,24 +71,10 @@ def count_slots(memory: StayingUsers, due: Bools, slots: int = 1) -> StayingUser
     )
 
 
-def fresh_evidence(memory: StayingUsers, prior_var: Floats, info_mat: Floats, part: Floats, turnover: float) -> Floats:
-    """Return how much the evidence of what is fused in a slot counts, (N, d).
-
-    part  as in `follow_staying`
-
-    Samples of every slot that are all deviation say next to nothing new; after many slots they do.
-
-    >>> one = np.ones((1, 1))
-    >>> memory = count_slots(count_slots(start_staying(1, 1), one > 0.0), one > 0.0)
-    >>> float(fresh_evidence(memory, 0.0 * one, one, one, 0.02)[0, 0])
-    0.0101...
-    >>> float(fresh_evidence(memory, 9.0 * one, one, one, 0.02)[0, 0])
-    0.0925...
-    """
-    stays = np.where(memory.between > 0.0, (1.0 - turnover) ** memory.between, 0.0)
+def deviating_part(part: Floats, prior_var: Floats, info_mat: Floats) -> Floats:
+    """Return which part of the innovation of what is fused is deviation, (N, d); `part`: as in `follow_staying`."""
     with np.errstate(invalid="ignore"):
-        repeated = np.where(np.isfinite(prior_var), part / (1.0 + prior_var * info_mat), 0.0)
-    return np.asarray((1.0 - stays) / (1.0 - stays + 2.0 * stays * repeated))
+        return np.asarray(np.where(np.isfinite(prior_var), part / (1.0 + prior_var * info_mat), 0.0))
 
 
 def follow_staying(

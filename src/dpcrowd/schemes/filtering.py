@@ -38,6 +38,7 @@ from dpcrowd.filters.drift import (
     learn_offset,
     start_drift,
 )
+from dpcrowd.filters.fresh_evidence import fresh_evidence, squared_surprise
 from dpcrowd.filters.groups import over_members
 from dpcrowd.filters.learning import (
     Bank,
@@ -56,8 +57,8 @@ from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, me
 from dpcrowd.filters.staying import (
     StayingUsers,
     count_slots,
+    deviating_part,
     follow_staying,
-    fresh_evidence,
     kept_part,
     start_staying,
 )
@@ -497,7 +498,10 @@ def _absorb_in_bank(
     beliefs, (prior, prior_var) = state.beliefs, priors
     fresh: Floats | float = 1.0
     if repeats is not None and state.staying is not None:
-        fresh = fresh_evidence(state.staying, prior_var, info_mat, repeats, state.setting.turnover)
+        deviating = deviating_part(repeats, prior_var, info_mat)
+        surprise = squared_surprise(priors, (info_vec, info_mat))
+        stays = state.staying.left(state.setting.turnover)
+        fresh = fresh_evidence(deviating, stays, surprise, considered=False)
     bank = update_bank(_prior_bank(state, slot), info_vec, info_mat, beliefs, fresh=fresh)
     pull = consensus_pull(prior, prior_var, prior_sum, speakers, hearing.gain)
     bank.mean += pull

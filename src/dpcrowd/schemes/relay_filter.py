@@ -20,6 +20,7 @@ from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.bank_estimate import combined
+from dpcrowd.filters.fresh_evidence import fresh_evidence, squared_surprise
 from dpcrowd.filters.groups import GroupedSums, group_sizes
 from dpcrowd.filters.learning import Priors, predict_bank, update_bank
 from dpcrowd.filters.origins import persistence_of, start_penalty
@@ -245,7 +246,8 @@ def _filter_bank(
     if state.cross is not None or state.learned is not None:
         doubted = prior, prior_var * doubt
         mean, var, repeated = _fuse(state, slot, active, doubted, reference, engine)
-        sums, fresh = equivalent_sums(doubted, (mean, var)), _fresh_evidence(state, repeated)
+        sums, stays = equivalent_sums(doubted, (mean, var)), (1.0 - state.setting.turnover) ** state.interval
+        fresh = fresh_evidence(repeated, stays, squared_surprise(doubted, sums), considered=True)
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
     elif deviations_cancel(state, slot):
         sums = partition_sums(state, slot, active, (prior, prior_var * doubt), reference, engine)
@@ -282,18 +284,6 @@ def _fuse(
         learned = fuse_learned(state, slot, active, prior, _doubt(state, slot % state.lag), engine)
         return *learned, np.zeros(())
     return fuse_deviations(state, slot, active, prior, reference, engine)
-
-
-def _fresh_evidence(state: RelayState, repeated: Floats) -> Floats:
-    """Return how much the evidence of records counts, of which the next ones of their servers repeat a part.
-
-    Records of one server have the correlations f s, f s^2, f s^3 ... with f the part that is repeated while users stay,
-    and s the part of the users who stay from one of its records to the next. So each says as much of a belief as
-    1/(1 + 2 f s/(1 - s)) of an independent one. Otherwise a server that has by chance a few users more than its share
-    would prove that the level has moved, again with every record.
-    """
-    stays = (1.0 - state.setting.turnover) ** state.interval
-    return np.asarray((1.0 - stays) / (1.0 - stays + 2.0 * stays * repeated))
 
 
 def _doubt(state: RelayState, place: int) -> Floats:

@@ -58,8 +58,9 @@ def _worse_than_nobody(config: SimulationConfig, records: Sequence[RunRecords]) 
     closer = f"a guess of 0 everywhere, whose total error is 1, would be closer than {', '.join(worse)}"
     if max(empty, default=0.0) <= 0.5:
         return [
-            f"{closer}: these errors are larger than the crowd itself, by noise (a larger epsilon, longer slots or "
-            "fewer and larger regions help, and so does a process model), or by a model of another crowd."
+            f"{closer}: these errors are larger than the crowd itself, because of noise (a larger epsilon, longer "
+            "slots or fewer and larger regions help, and so does a process model), or because the model is of "
+            "another crowd."
         ]
     view = "the median view has" if config.median else "--median (in Python: median=True) shows"
     return [

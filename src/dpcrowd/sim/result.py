@@ -89,11 +89,6 @@ class ObservationNoise:
         best = non_private if _worth(non_private) < _worth(together) else together
         return cls(best.are, best.total_error, runs, together, non_private)
 
-    @property
-    def filtered(self) -> bool:
-        """Whether the errors are those of `non-private`."""
-        return _worth(self.non_private) < _worth(self.together)
-
 
 def _worth(errors: Errors) -> float:
     """Return what estimates are compared by: the total error, or the ARE where nobody is there."""
@@ -316,7 +311,8 @@ def _format_metric(metric: dict[str, Any]) -> str:
 
 def _digits(value: float, digits: int) -> str:
     """Return a number with so many digits; a larger one is rounded to a whole number, and has no exponent."""
-    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+    rounded = float(f"{value:.{digits}g}")
+    return f"{value:,.0f}" if abs(rounded) >= 10**digits else f"{value:.{digits}g}"
 
 
 def _as_list(values: Floats) -> list[float | None]:

@@ -162,3 +162,8 @@ def test_a_season_in_steps_that_do_not_divide_it_is_looked_at_slot_by_slot() -> 
     season = course.unknown_season
     assert season is not None
     assert season.transition[0] == pytest.approx(0.5 ** (1 / 4))
+
+
+def test_the_largest_level_is_that_of_the_busiest_slot() -> None:
+    """The mean over the season would cap what a region may be off by at night's crowd, when the day is ten times it."""
+    assert COURSE.largest_level == pytest.approx([400.0, 204.5]), "of a small region, that of an average one"

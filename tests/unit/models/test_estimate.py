@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcrowd.models.estimate import fit_series
+from dpcrowd.models.estimate import _Block, _least_variance, _most_likely, fit_series
 from dpcrowd.models.model import row_variances
 from dpcrowd.models.profiles import ProfileSeries, estimate_profile
 from dpcrowd.models.season import SlotTimes
+from dpcrowd.models.weak import EarlierModel, settled_var
 
 HOURLY = SlotTimes(4 * 86_400_000_000, 3_600_000_000)  # from a Monday on
 
@@ -247,3 +248,38 @@ def test_scores_are_of_slots_that_deviations_were_not_taken_from() -> None:
     calm = fit_series(np.rint(1000.0 + 10.0 * rng.normal(0.0, 1.0, (200, 4))), season="none").scores
     assert scores.past_coverage < 0.8
     assert 0.9 < calm.past_coverage < 0.98
+
+
+def noisy_block(level: float, noise: float, earlier: EarlierModel | None = None) -> _Block:
+    """A block of noisy measurements of one region around its level."""
+    value = level + np.random.default_rng(4).normal(0.0, np.sqrt(noise), (50, 1))
+    series = ProfileSeries(value, np.full(value.shape, noise), np.zeros(50, dtype=np.int64))
+    return _Block(series, np.full((50, 1), level), np.array([level]), np.array([level]), earlier)
+
+
+def test_doubt_about_deviations_counts_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter should expect what it doubts: the variance of a typical deviation makes intervals too narrow, and the
+    mean of variances lets one cell that is hardly possible decide."""
+    settled = settled_var(np.array([300.0]))[:, 0]
+    small, large = int(settled.argmin()), int(settled.argmax())
+    chance = np.zeros((len(settled), 1))
+    chance[[small, large]] = 0.5
+    monkeypatch.setattr("dpcrowd.models.estimate.common_weights", lambda likelihood, start: chance)
+    transition, variance = _most_likely([noisy_block(300.0, 1.0)], "proportional")
+    found = variance / (1.0 - np.square(transition))
+    assert found == pytest.approx(np.square(np.sqrt(settled[[small, large]]).mean()))
+    assert np.sqrt(settled[small] * settled[large]) < 0.5 * found[0] < found[0] < settled[[small, large]].mean()
+
+
+@pytest.mark.parametrize(
+    ("noise", "settled", "least"),
+    [(640.0, None, 300.0), (640.0, 20.0, 20.0), (640.0, 900.0, 300.0), (640.0, np.nan, 300.0), (30.0, 20.0, 0.0)],
+)
+def test_an_earlier_model_may_say_that_a_crowd_is_calmer_than_persons(
+    noise: float, settled: float | None, least: float
+) -> None:
+    """Fitted on public counts, it knows what noisy measurements cannot show; every fit on releases would forget it."""
+    earlier = None
+    if settled is not None:
+        earlier = EarlierModel("none", np.array([300.0]), np.array([0.5]), np.array([settled]))
+    assert _least_variance([noisy_block(300.0, noise, earlier)], np.array([300.0])).tolist() == [least]

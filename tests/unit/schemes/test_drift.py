@@ -6,9 +6,11 @@ import pytest
 import dpcrowd
 from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.drift import Pulled
+from dpcrowd.filters.learning import MODEL
+from dpcrowd.schemes.filtering import _carried, filter_variance
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.snapshot import load_into, pack
-from schemes_support import Guarantee, bits, make_server, make_setting, make_world, without_drift
+from schemes_support import Guarantee, bits, course_model, make_server, make_setting, make_world, without_drift
 from schemes_support_transfer import CHANGED, Live, of_regions, predicted, run, taken
 
 SETTINGS = {"servers": 6, "density": 0.6, "runs": 1, "jobs": 1, "shares": "partition", "epsilon": 20.0}
@@ -150,3 +152,33 @@ def test_regions_that_stay_keep_what_was_learned(name):
     old, new = predicted(before), predicted(after)
     for one, other in zip(of_regions(old, "abcd", "abcd"), of_regions(new, "dbca", "abcd"), strict=True):
         assert bits(one) == bits(other) or np.allclose(one, other, rtol=1e-12)
+
+
+def test_a_region_is_off_by_no_more_than_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weak samples that are off by chance made single intervals a hundred times as wide as any error, where a model
+    says how large a region is; twice its largest level is possible."""
+    model = course_model(2)
+    setting = make_setting(1, 2, Guarantee.window(4, 3.0), observation="binomial", model=model)
+    server = make_server(make_world(2, 3, 2, 12), "dpcrowd-w", setting, 0)
+    seen = []
+    monkeypatch.setattr("dpcrowd.schemes.filtering.drift_var", lambda drift, averaged, most: seen.append(most) or 0.0)
+    filter_variance(server._state)
+    assert model.course is not None
+    assert seen[0] == pytest.approx(2.0 * model.course.largest_level)
+
+
+def test_what_is_carried_is_what_beliefs_carry() -> None:
+    """A filter that believes in another level keeps its error for long: by the model's own transition, what staying
+    users have added to it would be forgotten within a few slots."""
+    model = course_model(2)
+    setting = make_setting(1, 2, Guarantee.window(4, 3.0), observation="binomial", model=model, learn=True)
+    state = make_server(make_world(2, 3, 2, 12), "dpcrowd-w", setting, 0)._state
+    beliefs = state.beliefs
+    lasting = int(np.argmax(beliefs.transition[:, 0, 0]))
+    by_model = model.carried(0)
+    state.bank.weight[:] = -30.0
+    state.bank.weight[lasting] = 0.0
+    assert (_carried(state, 0) > 0.9).all()
+    state.bank.weight[:] = -30.0
+    state.bank.weight[MODEL] = 0.0
+    assert _carried(state, 0) == pytest.approx(np.broadcast_to(by_model, (1, 2)), abs=0.02)

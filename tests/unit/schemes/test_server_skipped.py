@@ -150,3 +150,17 @@ def test_after_a_very_long_time_filters_that_learn_begin_anew() -> None:
     assert (var > 10**9 * model.noise_var).all()
     one_by_one, at_once = (combined(predict_bank_ahead(bank, model, beliefs, k), beliefs)[1] for k in (1000, 1001))
     assert (at_once > 0.5 * one_by_one).all()
+
+
+def test_users_who_left_in_skipped_slots_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a long absence deviations counted as if the users of the last sample were all there but for one slot's."""
+    more: dict[str, Any] = {"model": COURSE, "learn": False, "observation": "binomial", "turnover": 0.2}
+    common = []
+    for most in (0, 100):
+        monkeypatch.setattr("dpcrowd.schemes.server._MOST_PASSED", most)
+        server = sampled("dpcrowd-w", Guarantee.window(4, 3.0), more)
+        server.observe(8, None)
+        server.hear()
+        common.append(server._state.staying.cross)
+    assert (common[1] > 0.0).all()
+    assert common[0] == pytest.approx(common[1], rel=1e-6)

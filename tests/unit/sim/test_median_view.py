@@ -78,7 +78,7 @@ def test_noise_that_is_larger_than_the_crowd_gets_another_note() -> None:
     assert noisy.summary()[0]["total_error"]["mean"] > 1.0
     (note,) = closer_notes(noisy)
     assert note.startswith(
-        f"{CLOSER}uniform: these errors are larger than the crowd itself, by noise (a larger epsilon"
+        f"{CLOSER}uniform: these errors are larger than the crowd itself, because of noise (a larger epsilon"
     )
     assert "most counts" not in note
     few = np.zeros((60, 4), dtype=np.int64)

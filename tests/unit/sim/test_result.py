@@ -11,7 +11,7 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.privacy import Paid
 from dpcrowd.sim.recorder import RunRecords
-from dpcrowd.sim.result import METRICS, SimulationResult, merge_records
+from dpcrowd.sim.result import METRICS, SimulationResult, _digits, merge_records
 from dpcrowd.sim.simulate import simulate
 from sim_support import TINY, assert_same_records
 
@@ -230,3 +230,19 @@ def test_the_summary_says_how_people_are_spread_over_the_servers() -> None:
     ]
     given = simulate("relay", np.full((12, 2), 50), shares=[0.1, 0.2, 0.3, 0.3], observation="paper", **settings)
     assert [given.summary()[0][name] for name in names] == [None, "given", None, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (9999.6, 4, "10,000"),
+        (99.7, 2, "100"),
+        (-99.7, 2, "-100"),
+        (9999.4, 4, "9999"),
+        (0.12346, 4, "0.1235"),
+        (0.0, 2, "0"),
+    ],
+)
+def test_a_number_that_is_rounded_up_has_no_exponent(value: float, digits: int, text: str) -> None:
+    """9999.6 became 1e+04."""
+    assert _digits(value, digits) == text

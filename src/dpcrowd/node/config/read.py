@@ -23,7 +23,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, plain, unknown_name
 from dpcrowd.models.file import parse_model
 from dpcrowd.node.config.kinds import InvalidValue, field_type, meta_of
 from dpcrowd.node.config.network import NetworkConfig
@@ -177,7 +177,7 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
     except RecursionError:
         raise BadInput(f"{where}: not valid TOML: nested too deeply.") from None
     except ValueError as error:
-        raise BadInput(f"{where}: not valid TOML: {_printable(_one_line(str(error)))}.") from None
+        raise BadInput(f"{where}: not valid TOML: {plain(_one_line(str(error)))}.") from None
 
 
 def parse(text: str, kind: type[T], where: str, decode: Callable[[type, Any], Any]) -> T:
@@ -352,7 +352,7 @@ def _line(where: str, raw: Any, path: str, problem: str) -> str:
         name = table.get("name") if isinstance(table, dict) else None
     whose = f" (of '{name}')" if isinstance(name, str) and len(name) < _SHOWN and name.isprintable() else ""
     short = problem if len(problem) <= _LONGEST else f"{problem[:_LONGEST]}..."
-    return f"{where}: {_printable(f'{path}{whose}: {short}' if path else short)}"
+    return f"{where}: {plain(f'{path}{whose}: {short}' if path else short)}"
 
 
 def _text_of(value: Any) -> str:
@@ -367,11 +367,6 @@ def _text_of(value: Any) -> str:
 
 def _shortened(name: str) -> str:
     return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
-
-
-def _printable(text: str) -> str:
-    """Escape what would move a terminal's cursor or start a second line in a log."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _one_line(text: str) -> str:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from traceback import extract_tb
 from typing import Any, Literal, TextIO
 
-from dpcrowd.errors import DpcrowdError
+from dpcrowd.errors import DpcrowdError, plain
 
 __all__ = ["LIBRARY", "JsonLines", "PrettyLines", "set_level", "set_up"]
 
@@ -51,7 +51,7 @@ class PrettyLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         parts = [_time(record), f"{record.levelname:<7}", _message(record)]
         parts += [f"{name}={value}" for name, value in [*_fields(record), *_failure(record).items()]]
-        return " ".join(part if part.isprintable() else ascii(part)[1:-1] for part in parts)
+        return plain(" ".join(parts))
 
 
 def set_up(form: Literal["json", "pretty"], level: str, stream: TextIO | None = None) -> logging.Handler:

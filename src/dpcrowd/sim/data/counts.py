@@ -27,6 +27,7 @@ from dpcrowd.sim.data.dataset import FixedData, checked_slots, region_indexes
 from dpcrowd.sim.data.gaps import fill_gaps, gaps_note
 from dpcrowd.sim.data.labels import read_labels
 from dpcrowd.sim.data.places import find_published
+from dpcrowd.sim.data.separators import fraction_problem, number_hint, thousands_note
 from dpcrowd.sim.data.series import series_model
 from dpcrowd.sim.data.tables import TIME_NAMES, Cell, Table, is_number, read_table
 from dpcrowd.sim.data.times import unknown_times_note
@@ -111,14 +112,15 @@ def counts_from_table(
         selection=regions,
         source=table.file,
     )
-    notes = (*table.notes, *filled, *reading_notes(data, round_counts=round_counts))
+    thousands = thousands_note(table, columns) if round_counts else None
+    notes = (*table.notes, *filled, *reading_notes(data, round_counts=round_counts, thousands=thousands))
     return replace(data, notes=(*data.notes, *notes))
 
 
-def reading_notes(data: FixedData, *, round_counts: bool) -> tuple[str, ...]:
-    """Return what a reader of results should know about how a file of counts was read."""
+def reading_notes(data: FixedData, *, round_counts: bool, thousands: str | None) -> tuple[str, ...]:
+    """Return what a reader of results should know about how a file was read; `thousands`: the note of `separators`."""
     rounded = "fractions in the file were rounded to whole people, half to even." if round_counts else None
-    notes = rounded, unknown_times_note(data.slot_labels), total_note(data.counts, data.regions)
+    notes = rounded, thousands, unknown_times_note(data.slot_labels), total_note(data.counts, data.regions)
     return tuple(note for note in notes if note is not None)
 
 
@@ -279,7 +281,7 @@ def read_counts(table: Table, columns: Sequence[int], *, round_counts: bool = Fa
             elif _is_blank(cell):
                 raise _blank_cells(table, columns)
             else:
-                counts[t, k] = _count(cell, table, t, column, round_counts)
+                counts[t, k] = _count(cell, table, t, columns, column, round_counts)
     return counts
 
 
@@ -308,13 +310,7 @@ def _blank_cells(table: Table, columns: Sequence[int]) -> BadInput:
     )
 
 
-_COMMA = (
-    " A comma is read neither as a decimal point nor as a separator of thousands: write 1000, or 0.5 together with "
-    "--round."
-)
-
-
-def _count(cell: Cell, table: Table, row: int, column: int, round_counts: bool) -> int:
+def _count(cell: Cell, table: Table, row: int, columns: Sequence[int], column: int, round_counts: bool) -> int:
     where = table.where(row, column)
     text = str(cell).strip()
     if isinstance(cell, bool):
@@ -322,15 +318,14 @@ def _count(cell: Cell, table: Table, row: int, column: int, round_counts: bool) 
     number = _plain_int(text)
     if number is None:
         if not is_number(text):
-            comma = _COMMA if "," in text and is_number(text.replace(",", "")) else ""
-            raise BadInput(f"{where} is '{text}', not a count; allowed: whole numbers from 0.{comma}")
+            raise BadInput(f"{where} is '{text}', not a count; allowed: whole numbers from 0.{number_hint(text)}")
         value = float(text)
         if math.isinf(value) or abs(value) > LARGEST:
             raise BadInput(f"{where} is {text}, too large for a count; allowed: 0 to 2^53.")
         if value < 0:
             raise BadInput(f"{where} is {text}; a count cannot be negative.")
         if value != int(value) and not round_counts:
-            raise BadInput(f"{where} is {text}, a fraction; counts are whole people. To round them: --round.")
+            raise BadInput(f"{where} is {fraction_problem(text, table, columns)}")
         return round(value)  # half to even
     if number < 0:
         raise BadInput(f"{where} is {text}; a count cannot be negative.")

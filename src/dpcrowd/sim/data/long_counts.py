@@ -18,6 +18,7 @@ from dpcrowd.sim.data.counts import read_counts, reading_notes, series_data
 from dpcrowd.sim.data.dataset import FixedData
 from dpcrowd.sim.data.gaps import fill_gaps, gaps_note
 from dpcrowd.sim.data.labels import clock_change_hint, label_text, read_labels, time_order
+from dpcrowd.sim.data.separators import thousands_note
 from dpcrowd.sim.data.tables import TIME_NAMES, Table
 
 __all__ = ["check_columns", "counts_from_long_table", "is_long"]
@@ -117,7 +118,12 @@ def counts_from_long_table(
         selection=regions,
         source=table.file,
     )
-    notes = (*(absent if missing else ()), *filled, *reading_notes(data, round_counts=round_counts))
+    thousands = thousands_note(table, [count_column]) if round_counts else None
+    notes = (
+        *(absent if missing else ()),
+        *filled,
+        *reading_notes(data, round_counts=round_counts, thousands=thousands),
+    )
     return replace(data, notes=(*data.notes, *notes))
 
 

@@ -46,7 +46,8 @@ class GroupsPlan:
 
     recommended    "auto" or "off"
     draws          of noise per record with groups; there is one per region without
-    total_error    sum of the regions' expected absolute errors over the sum of their levels, without groups
+    total_error    sum of the regions' expected absolute errors over the sum of their levels, without groups; None:
+                   nobody is expected
     grouped_error  the same with groups
     in_use         whether the network file that is planned with has groups already
     totals         which part of all records has the sum of all regions: 0, 0.5 or 1
@@ -54,8 +55,8 @@ class GroupsPlan:
 
     recommended: Groups
     draws: int
-    total_error: float
-    grouped_error: float
+    total_error: float | None
+    grouped_error: float | None
     in_use: bool = False
     totals: float = 0.0
 
@@ -69,6 +70,8 @@ class GroupsPlan:
         """
         if self.draws == regions and not self.totals:
             return _UNKNOWN.format(file) if file is not None and course and correlation is None else None
+        if self.grouped_error is None or self.total_error is None:
+            return None
         with_groups, without = (f"{float(f'{100 * e:.3g}'):,g}%" for e in (self.grouped_error, self.total_error))
         change = f"{with_groups} of all people instead of {without}"
         number = counted(self.draws, "draw")
@@ -132,7 +135,6 @@ def plan_groups(facts: PublicFacts, prediction: Prediction) -> GroupsPlan:
             change = np.divide(with_groups, without, out=np.ones_like(spread), where=without > 0.0)
             variances = np.square(prediction.deviation)[members] * change
             grouped[members] = errors_around_model(prediction.levels, variances, members)[0]
-    before = prediction.total_error
     totals = 0.0
     if model.course is not None:
         rate = prediction.samples / facts.guarantee.length
@@ -143,7 +145,8 @@ def plan_groups(facts: PublicFacts, prediction: Prediction) -> GroupsPlan:
             change = np.divide(with_sums, without, out=np.ones_like(without), where=without > 0.0)
             variances = np.square(prediction.deviation) * change
             grouped = errors_around_model(prediction.levels, variances, range(model.regions))[0]
-    after = float(grouped.sum()) / prediction.people
-    limit = _WORTH_WATCHING if totals else _WORTH_IT
+    limit, people = _WORTH_WATCHING if totals else _WORTH_IT, prediction.people
+    before, after = sum(prediction.absolute_errors), float(grouped.sum())
     recommended: Groups = "auto" if after <= limit * before else "off"
-    return GroupsPlan(recommended, len(np.unique(groups)), before, after, totals=totals)
+    ungrouped_error, grouped_error = (None if people is None else error / people for error in (before, after))
+    return GroupsPlan(recommended, len(np.unique(groups)), ungrouped_error, grouped_error, totals=totals)

@@ -81,7 +81,7 @@ class PlanRow:
 
     error        the mean of the regions' expected relative errors
     worst_error  the largest of them
-    total_error  sum of the expected absolute errors / sum of the people
+    total_error  sum of the expected absolute errors / sum of the people; None: nobody is expected
     hidden       number of regions that cannot be told from 0
     """
 
@@ -92,7 +92,7 @@ class PlanRow:
     worst_error: float
     hidden: int
     traffic: PlannedTraffic
-    total_error: float
+    total_error: float | None
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ class NetworkPlan:
     shares          one per server; where they differ by region, the part of all people that it counts, and
                     `shares_by_region` has one tuple per server
     error           the mean of the regions' expected relative errors, which a simulation calls ARE
-    total_error     sum of the regions' expected absolute errors / sum of their people, as in a simulation
+    total_error     sum of the regions' expected absolute errors / sum of their people, as in a simulation; None:
+                    nobody is expected
     by_epsilon      the same network with other budgets, each with its best number of samples
     by_reach        the same budget with other reaches
     goal, solution  what was asked for, and what reaches it, if it was to be solved
@@ -127,7 +128,8 @@ class NetworkPlan:
     share_width     typical relative error of public shares, as it was given, or as a network.toml states it; None: it
                     does not, or this network could not learn them
     model           the process model that servers know, if any
-    model_error     the total error of that model alone, without any record; None without a model
+    model_error     the total error of that model alone, without any record; None without a model, or where nobody is
+                    expected
     """
 
     request: PlanRequest
@@ -140,7 +142,7 @@ class NetworkPlan:
     samples: int
     reach: Hops
     error: float
-    total_error: float
+    total_error: float | None
     regions: tuple[RegionPlan, ...]
     traffic: PlannedTraffic
     by_epsilon: tuple[PlanRow, ...]
@@ -408,7 +410,7 @@ def _adopt_slot(arguments: dict[str, Any], model: Model | None) -> list[str]:
     remarks = [f"taken from {model.file}: slots of {duration_text(model.slot)}."]
     if not _SHORTEST_LIVE <= length <= _LONGEST_LIVE:
         remarks.append(
-            "live servers have slots of 1s to 1d, so that this plan cannot become a network; for one, fit the model in "
+            "live servers have slots of 1s to 1d, so this plan cannot become a network; for one, fit the model in "
             "such slots."
         )
     return remarks
@@ -519,13 +521,13 @@ def _assemble(
 
 def _gain_over_model(prediction: Prediction, by_epsilon: Sequence[PlanRow]) -> list[str]:
     """Return a remark if the records of a plan tell hardly more than the process model alone, and what would help."""
-    alone = prediction.model_error
-    if alone is None or prediction.total_error <= _HARDLY_BETTER * alone:
+    alone, error = prediction.model_error, prediction.total_error
+    if alone is None or error is None or error <= _HARDLY_BETTER * alone:
         return []
-    gained = f"records hardly gain anything over the model alone: {percent(prediction.total_error)} instead of"
-    if prediction.total_error > _NO_BETTER * alone:
+    gained = f"records hardly gain anything over the model alone: {percent(error)} instead of"
+    if error > _NO_BETTER * alone:
         gained = "records are not expected to be better than the model alone, which costs no ε: a total error of"
-    better = [row for row in by_epsilon if row.total_error <= _HARDLY_BETTER * alone]
+    better = [row for row in by_epsilon if row.total_error is not None and row.total_error <= _HARDLY_BETTER * alone]
     remedy = "No ε of the table changes that; fewer or larger regions, or longer slots, may."
     if better:
         least = min(better, key=lambda row: row.epsilon)

@@ -43,6 +43,7 @@ from dpcrowd.sim.planning import public_facts
 __all__ = ["MEAN_ABSOLUTE", "Prediction", "choices", "config_of", "facts_of", "fulfils", "guarantee_of", "predict"]
 
 _TOGETHER = 12  # regions per pass of the recursion
+_NOBODY = 1e-6  # people: levels are at least 1e-9
 _SHARES = 6  # draws of the shares, where they are drawn
 _FAR = 1.3  # by what deviations of one draw may be larger or smaller than those of all
 
@@ -94,20 +95,23 @@ class Prediction:
         return tuple(absolute.tolist()), tuple(relative.tolist())
 
     @property
-    def people(self) -> float:
-        """The expected people of all regions in a slot."""
-        people = self.levels.people if self.on_series is None else self.on_series.level.tolist()
-        return max(sum(people), 1e-9)
+    def people(self) -> float | None:
+        """The expected people of all regions in a slot; None: nobody is expected."""
+        people = sum(self.levels.people if self.on_series is None else self.on_series.level.tolist())
+        return people if people > _NOBODY else None
 
     @property
-    def total_error(self) -> float:
-        """The sum of the regions' expected absolute errors over the sum of their people, as simulations score it."""
-        return sum(self.absolute_errors) / self.people
+    def total_error(self) -> float | None:
+        """The sum of the regions' expected absolute errors over the sum of their people, as simulations score it.
+
+        None: nobody is expected.
+        """
+        return None if self.people is None else sum(self.absolute_errors) / self.people
 
     @property
     def model_error(self) -> float | None:
-        """The total error of the process model alone, without any record; None without a model."""
-        if self.levels.transition is None:
+        """The total error of the process model alone, without any record; None without a model, or without people."""
+        if self.levels.transition is None or self.people is None:
             return None
         absolute, _ = errors_around_model(self.levels, self.levels.spread, range(len(self.levels)))
         return float(absolute.sum()) / self.people

@@ -1,8 +1,10 @@
 """What would help where a region cannot be told from 0, or a goal is missed: only what the recursion confirms.
 
 Five remedies are tried, each alone: a larger epsilon, longer slots, more servers, records that travel all hops within
-a slot, and regions merged into one. Where a number of samples was given and the best number is enough, that is the
-remedy: the others are confirmed with the best number, too, and would be named although they are not needed.
+a slot, and regions merged into one. An epsilon that protects nobody is no remedy, and none of them is one for a region
+with hardly any people, which has to become a part of another one. Where a number of samples was given and the best
+number is enough, that is the remedy: the others are confirmed with the best number, too, and would be named although
+they are not needed.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dpcrowd.sim.planner.solve import Condition, Solution, Variable, can_solve_s
 
 __all__ = ["advice_on_goal", "advice_on_hidden", "merged_regions"]
 
+_MOST_EPSILON = 10.0  # a promise with more says next to nothing: probabilities may differ by a factor of e^10
 _NEARLY_EMPTY = 1.0  # people per slot
 _LEAST_PART = 0.1  # of the region to be shown: what a region must have to be worth merging with it
 
@@ -37,6 +40,9 @@ def advice_on_hidden(request: PlanRequest, prediction: Prediction) -> str | None
         f"with ε = {request.epsilon:g} region '{prediction.levels.regions[largest]}' of {_people(level)} people "
         f"cannot be told from 0{more}: its 95% interval is ± {prediction.half_width[largest]:,.0f}"
     )
+
+    if level < _NEARLY_EMPTY:
+        return f"{problem}{_advice_on_empty(prediction)}"
 
     def visible(other: Prediction) -> bool:
         return largest not in other.hidden
@@ -86,6 +92,8 @@ def _solved(request: PlanRequest, condition: Condition, variable: Variable, reac
     solution = solve(request, condition, variable, reach)
     if solution is not None and variable == "servers" and solution.value <= config_of(request).servers:
         return None  # fewer servers would help, because each of them adds noise; but these organisations are there
+    if solution is not None and variable == "epsilon" and solution.value > _MOST_EPSILON:
+        return None
     return solution
 
 
@@ -120,10 +128,11 @@ def _advice_on_empty(prediction: Prediction) -> str:
     if not empty:
         return ""
     names = f"{', '.join(empty[:4])}{', …' if len(empty) > 4 else ''}"
-    which = f"Region {names} has" if len(empty) == 1 else f"{len(empty)} regions ({names}) have"
+    if len(empty) == 1:
+        return f". Region {names} has less than one person per slot: make it a part of a larger region, or leave it out"
     return (
-        f". {which} less than one person per slot: merging such regions leaves an empty one; make them parts of "
-        "larger regions, or leave them out"
+        f". {len(empty)} regions ({names}) have less than one person per slot: merging such regions leaves an empty "
+        "one; make them parts of larger regions, or leave them out"
     )
 
 
@@ -140,7 +149,8 @@ def _people(level: float) -> str:
 def _joined(remedies: list[str], effect: str, request: PlanRequest) -> str:
     if not remedies:
         hops = "" if request.hops_per_slot == "all" else f", more hops per slot than {request.hops_per_slot}"
-        return f"Nothing that was tried {effect}: a larger ε, longer slots, more servers{hops} or merged regions"
+        epsilon = f"an ε up to {_MOST_EPSILON:g}, " if request.epsilon < _MOST_EPSILON else ""
+        return f"Nothing that was tried {effect}: {epsilon}longer slots, more servers{hops} or merged regions"
     text = remedies[0] if len(remedies) == 1 else ", ".join(remedies[:-1]) + f", or {remedies[-1]}"
     text = text[0].upper() + text[1:]
     return f"{text}: each of these alone {effect}" if len(remedies) > 1 else f"{text}: this {effect}"

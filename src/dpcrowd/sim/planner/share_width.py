@@ -91,7 +91,8 @@ def planned_share_width(
         return None, [f"share_width {width.value:g} of '{file.path}' is left out: {reason}."]
     unknown = "Errors are predicted as if shares were known; until records have shown them, they are larger."
     if file is None or width.given:
-        remarks.append(f"servers take shares for wrong by about {100 * width.value:.3g}%, and learn them. {unknown}")
+        about = f"servers assume that shares are wrong by about {100 * width.value:.3g}%, and learn them"
+        remarks.append(f"{about}. {unknown}")
     else:
         kept = f"share_width {width.value:g} and meetings" if file.meetings else f"share_width {width.value:g}"
         remarks.append(f"also taken from '{file.path}': {kept}. {unknown}")

@@ -44,18 +44,22 @@ def recommendation(plan: NetworkPlan, notes: str = "the notes below") -> list[st
 
 def error_lines(plan: NetworkPlan) -> list[str]:
     """Return the predicted errors of all regions, and that of the model alone, if there is one."""
+    total = f"a total error of {percent(plan.total_error)} (sum of the errors / sum of the people)"
+    if plan.total_error is None:
+        total = "nobody is expected, so the total error (sum of the errors / sum of the people) is unknown"
     lines = [
-        f"all regions: a total error of {percent(plan.total_error)} (sum of the errors / sum of the people), and "
-        f"{percent(plan.error)} on average per region (|error| / max(people, 1)); `dpcrowd simulate` calls these "
-        "total error and ARE"
+        f"all regions: {total}, and {percent(plan.error)} on average per region (|error| / max(people, 1)); `dpcrowd "
+        "simulate` calls these total error and ARE"
     ]
     if plan.model_error is not None:
         lines.append(f"the model alone, without any record: a total error of {percent(plan.model_error)}")
     return lines
 
 
-def percent(value: float) -> str:
-    """Return a fraction as a percentage with three digits, never as a power of ten: 1,190%."""
+def percent(value: float | None) -> str:
+    """Return a fraction as a percentage with three digits, never as a power of ten: 1,190%. None: unknown."""
+    if value is None:
+        return "unknown"
     rounded = float(f"{100 * value:.3g}")
     return f"{rounded:,.0f}%" if rounded >= 100 else f"{rounded:.3g}%"
 

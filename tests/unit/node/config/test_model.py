@@ -124,10 +124,12 @@ def with_population(network: NetworkConfig, population: int) -> NetworkConfig:
     return msgspec.structs.replace(network, general=msgspec.structs.replace(network.general, population=population))
 
 
-@pytest.mark.parametrize("scheme", ["relay", "dpcrowd-w"])
-def test_a_model_is_questioned_where_records_are_refused(scheme: str, tmp_path: Path) -> None:
-    """A model of 398 people beside a population of 392 was said to be wrong in every log, and nothing was refused."""
+@pytest.mark.parametrize(("scheme", "regions_per_slot"), [("relay", 1), ("relay", 3), ("dpcrowd-w", 1)])
+def test_a_model_is_questioned_where_records_are_refused(scheme: str, regions_per_slot: int, tmp_path: Path) -> None:
+    """A model of 398 people beside a population of 392 was said to be wrong in every log, and nothing was refused. A
+    user who counts in three regions lets a record be three times as large."""
     options: dict[str, Any] = {} if scheme == "dpcrowd-w" else {"samples": 10, "reach": "all", "interval": None}
+    options |= {"regions_per_slot": regions_per_slot}
     network = load_network(write(tmp_path, scheme=scheme, **options))
     course = network.setting(network.servers[0].name).model.course
     assert course is not None

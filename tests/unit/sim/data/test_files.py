@@ -82,7 +82,20 @@ def test_gzip_and_short_slots(tmp_path: Path) -> None:
         ("week\n2020-01-04\n", r"no region columns beside 'week'"),
         ("time|a|b\n2020-01-04|1|2\n", r"beside 'time\|a\|b'; .* are separated by commas, semicolons or tabs\.$"),
         ("time;a\n0;505,5\n1;3\n", r"is '505,5', not a count; .* A comma is read neither as a decimal point nor as"),
-        ('a,b\n1,"1,000"\n3,4\n', r"is '1,000', not a count; .* nor as a separator of thousands: write 1000, or"),
+        ('a,b\n1,"1,000"\n3,4\n', r"is '1,000', not a count; .* nor as a separator of thousands: write 1000 if"),
+        ("time;a\n0;505,5\n1;3\n", r"thousands: write decimal points \(505\.5\), and give --round\.$"),
+        (
+            "time;a\n0;1,142\n",
+            r"write 1142 if it separates thousands; if it is decimal, .* \(1\.142\), and give --round",
+        ),
+        ("time;a\n0;1.142.000\n", r"not a count; .* Thousands are written without separators: 1142000\.$"),
+        (
+            "a;b\n1.142;9\n987;2.001\n",
+            r"column 'a' is 1\.142, which is a fraction, or 1,142 with .* file \(1142\)\. If",
+        ),
+        ("a;b\n1.142;9\n987;2.01\n", r"column 'a' is 1\.142, a fraction; counts are whole people"),
+        ("a;b\n1.142;9\n987;1200\n", r"column 'a' is 1\.142, a fraction; counts are whole people"),
+        ("a;b\n0.142;9\n987;1.200\n", r"column 'a' is 0\.142, a fraction; counts are whole people"),
         ("week,a,a\n2020-01-04,1,2\n", r"two columns 'a'"),
         ("week,a,\n2020-01-04,1,2\n", r"column 3 has no name"),
         (
@@ -124,6 +137,21 @@ def test_bad_cells_are_named(write: Write, text: str, message: str) -> None:
         load(write(text))
     assert "x.csv" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ("a;b\n1.142;9\n987;2.001\n", True),
+        ("day;region;count\n2026-01-01;a;1.142\n2026-01-02;a;9\n", True),
+        ("a;b\n1.142;9\n987;2.5\n", False),
+        ("a;b\n1142;9\n987;2001\n", False),
+    ],
+)
+def test_rounding_what_may_be_thousands_leaves_a_note(write: Write, text: str, warned: bool) -> None:
+    """A crowd of 1,142, written as 1.142, became 1."""
+    notes = load(write(text), round_counts=True).notes
+    assert any("three digits after the point" in note and "1.142 as 1." in note for note in notes) is warned
 
 
 @pytest.mark.parametrize(

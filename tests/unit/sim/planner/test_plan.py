@@ -211,6 +211,7 @@ def test_a_plan_in_weeks_says_that_live_servers_have_shorter_slots(tmp_path: Pat
     model = dpcrowd.fit(tmp_path / "weeks.csv", source="published", season="none")
     planned = plan(model=model, servers=4, graph="ring", window=14, advice=False, epsilons=[1.0])
     assert any("live servers have slots of 1s to 1d" in remark for remark in planned.remarks)
+    assert planned.request.slot == 7 * 86_400, "a plan without --slot has the slots of its model"
 
 
 def test_servers_have_the_names_of_the_file_of_shares(tmp_path: Path) -> None:
@@ -305,3 +306,14 @@ def test_the_total_error_is_that_of_a_simulation(level: int, knows_model: bool) 
     assert sum(region.mae for region in planned.regions) == pytest.approx(
         planned.total_error * sum(region.level for region in planned.regions), rel=0.1
     )
+
+
+def test_the_error_of_an_empty_crowd_is_unknown(tmp_path: Path) -> None:
+    """The total error of a model of nobody was 495,000,000%, in the headline, in tables and in a note."""
+    model = dpcrowd.fit(np.zeros((120, 2), dtype=np.int64), source="a public count of nobody")
+    planned = plan(model=model, servers=3, density=1.0, epsilons=[1.0])
+    assert (planned.total_error, planned.model_error) == (None, None)
+    assert [row.total_error for row in planned.by_epsilon] == [None]
+    assert "nobody is expected, so the total error (sum of the errors / sum of the people) is unknown" in str(planned)
+    assert "000,000%" not in " ".join((str(planned), *planned.remarks))
+    assert json.loads(json.dumps(planned.summary()))["total_error"] is None

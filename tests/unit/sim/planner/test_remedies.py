@@ -37,3 +37,25 @@ def test_nearly_empty_regions_are_not_merged_with_one_another() -> None:
     assert "region 'region-1' of 0.05 people" in advice
     assert "6 regions (region-1, region-2, region-3, region-4, …) have less than one person per slot" in advice
     assert "Merge" not in advice
+    assert "raise ε" not in advice
+
+
+def test_a_nearly_empty_region_is_neither_merged_nor_shown_by_a_huge_epsilon() -> None:
+    """A region of 0.005 people was to be merged with one of 40, or to get an ε of 430, and the same sentence said that
+    merging such regions leaves an empty one."""
+    request = _request([0.005, 4000.0, 5000.0, 6000.0])
+    prediction = predict(request, 1)
+    assert prediction.hidden == (0,)
+    advice = advice_on_hidden(request, prediction)
+    assert advice is not None
+    assert "Merge" not in advice
+    assert "ε to" not in advice
+    assert "Region region-1 has less than one person per slot: make it a part of a larger region" in advice
+
+
+def test_an_epsilon_that_protects_nobody_is_no_remedy() -> None:
+    """A plan advised an ε of 160."""
+    request = _request([2.0, 5000.0])
+    advice = advice_on_hidden(request, predict(request, 1))
+    assert advice is not None
+    assert "ε" not in advice.split("people")[1].replace("an ε up to 10", "")

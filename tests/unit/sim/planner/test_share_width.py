@@ -34,11 +34,17 @@ def test_a_share_width_can_be_planned_without_a_network_file() -> None:
     assert (result.share_width, result.reach, result.request.meetings) == (0.1, "all", True)
     assert "share_width = 0.1\nmeetings = true" in toml_text(result)
     (remark,) = (remark for remark in result.remarks if "learn them" in remark)
-    assert remark.startswith("servers take shares for wrong by about 10%")
+    assert remark.startswith("servers assume that shares are wrong by about 10%")
     for none in (None, 0.0):
         plain = dpcrowd.plan([300.0, 80.0], share_width=none, **RING)
         assert plain.share_width is None
         assert "meetings" not in toml_text(plain)
+
+
+def test_servers_whose_users_roam_do_not_meet() -> None:
+    """A roaming user who was counted at two servers in the slot of a meeting would pay twice in one slot."""
+    roaming = dpcrowd.plan([300.0, 80.0], share_width=0.1, users="roaming", **RING)
+    assert (roaming.share_width, roaming.request.meetings) == (0.1, False)
 
 
 @pytest.mark.parametrize(
