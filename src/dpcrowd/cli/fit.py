@@ -14,7 +14,6 @@ from dpcrowd.cli.option_names import notes_with_options
 __all__ = ["fit"]
 
 
-
 @click.command()
 @click.argument("file", metavar="FILE|NAME")
 @click.option(

@@ -132,7 +132,7 @@ def configure(
     header            whether the first line of a CSV file has names of regions; default: unless it looks like counts
     nonnegative       also score the non-negative view of the estimates (`filters.nonnegative`)
     median            also score the median view of the estimates (`filters.median`)
-    burn_in           slots at the beginning that are not scored; default: 20, or a tenth of all if there are no more
+    burn_in           slots at the beginning that are not scored; default: 20; of 20 slots or fewer, a tenth
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
     tuning            parameters of sampling, budget and grouping, or a file of `dpcrowd tune`, which contains A and Q,
                       too; default: those of the data set

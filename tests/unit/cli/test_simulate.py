@@ -209,7 +209,9 @@ def test_what_figures_have_to_be_read_with_comes_first(tmp_path: Path, capsys: p
     assert starts[0].startswith("warning: in-sample: model.toml was fitted on ")
     assert starts[1].startswith("warning: relay: budget exhausted at slot ")
     assert starts[2].startswith("warning: kalman-uniform: budget exhausted at slot ")
-    assert starts[2].endswith("of 120 (the median of the 100% of the servers that ran out); these take no more samples.")
+    assert starts[2].endswith(
+        "of 120 (the median of the 100% of the servers that ran out); these take no more samples."
+    )
     first = next(number for number, line in enumerate(starts) if line.startswith("note: "))
     assert all(line.startswith("warning: ") for line in starts[:first])
     assert starts[first].startswith("note: the observation noise alone costs ")
@@ -401,7 +403,9 @@ def test_windows_and_whole_streams_may_be_mixed_and_the_note_says_so(capsys: pyt
     assert main(["simulate", "--scheme", "dpcrowd,uniform", "--servers", "6", "--slots", "100", "--runs", "2"]) == 0
     out = capsys.readouterr().out
     assert "promise of uniform: Pure 100-event" in out
-    assert "warning: epsilon covers a complete stream of 100 slots for dpcrowd; any window of 100 slots for uniform" in out
+    assert (
+        "warning: epsilon covers a complete stream of 100 slots for dpcrowd; any window of 100 slots for uniform" in out
+    )
 
 
 @pytest.mark.slow

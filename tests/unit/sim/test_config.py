@@ -421,10 +421,14 @@ def test_the_line_on_the_observation_noise_begins_with_the_error_of_non_private(
     for filtered in (Errors(0.4, 0.05), Errors(0.4, 0.5)):
         text = observation_note(ObservationNoise.of(Errors(0.2, 0.1), filtered, 3), 3)
         error = f"ARE 0.4 and total error {filtered.total_error}"
-        assert text.startswith(f"the observation noise alone costs {error} where a filter hears the exact counts of its ")
+        assert text.startswith(
+            f"the observation noise alone costs {error} where a filter hears the exact counts of its "
+        )
         assert text.endswith("ARE 0.2 and total error 0.1 where the counts of all servers are added up.")
     partitioned = observation_note(ObservationNoise.of(Errors(0.0, 2.8e-17), Errors(0.4, 0.05), 3), 3)
-    assert partitioned.endswith("and nothing where the counts of all servers are added up."), "2.8e-17 is nobody's error"
+    assert partitioned.endswith("and nothing where the counts of all servers are added up."), (
+        "2.8e-17 is nobody's error"
+    )
     assert "costs ARE 0 and total error 0.25 where" in observation_note(
         ObservationNoise.of(Errors(0.0, 0.0), Errors(2.8e-17, 0.25), 3), 3
     )
