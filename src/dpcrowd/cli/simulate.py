@@ -223,8 +223,8 @@ def simulate(
             progress=progress,
             **settings,
         )
-    names = ("notes", "first_notes", "warnings")
-    result = replace(result, **{name: notes_with_options(getattr(result, name)) for name in names})
+    result = replace(result, notes=notes_with_options(result.notes), first_notes=notes_with_options(result.first_notes))
+    result = replace(result, warnings=notes_with_options(result.warnings))
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
     # be written does not cost the result.
     try:

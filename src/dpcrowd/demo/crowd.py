@@ -138,7 +138,8 @@ def _turnover(slots: Sequence[Present], regions: int) -> float:
     stay = could = 0
     pairs = list(pairwise(slots))
     for before, after in pairs[:: max(1, len(pairs) // _COMPARED)]:
-        stay += np.intersect1d(*(slot.people * regions + slot.regions for slot in (before, after))).size
+        earlier, later = (slot.people * regions + slot.regions for slot in (before, after))
+        stay += np.intersect1d(earlier, later).size
         could += min(before.total, after.total)
     return round(max(_LEAST_TURNOVER, 1.0 - stay / max(could, 1)), 2)
 

@@ -43,7 +43,8 @@ _OBSERVED_AS_PEOPLE = (
 )
 _SHARES_OF_FILE = "shares are those of '{file}'; shares=uniform draws them."
 
-Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
+Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any] | Any
+"""Also a DataFrame of pandas or polars."""
 Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
 TuningLike = Tuning | Tuned | dict[str, Any] | str | os.PathLike[str]
 

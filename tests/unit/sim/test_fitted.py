@@ -409,7 +409,7 @@ def test_an_array_is_fitted_as_the_data_set_of_it() -> None:
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (counts, {"gaps": "zero"}, "gaps is for files; of an array of counts"),
         (5, {}, "an object of type int; allowed: the path of a file"),
-        (pl.DataFrame({"hall": [1, 2]}), {}, r"with write_csv\('counts.csv'\), times first, and give the path"),
+        (pl.DataFrame({"hall": [1, 2]}), {}, "'DataFrame' has 2 slots; a model needs at least 3"),
         (counts, {"seson": 7}, "unknown option of dpcrowd.fit 'seson'. Did you mean 'season'"),
         ("counts.csv", {"seson": 7}, "unknown option of dpcrowd.fit 'seson'. Did you mean 'season'"),
     ]
