@@ -13,17 +13,6 @@ from dpcrowd.cli.option_names import notes_with_options
 
 __all__ = ["fit"]
 
-_CHOSEN = (
-    "chosen by the smallest CRPS of predictions with and without the slot before (the simplest within 1%), not by the "
-    "errors above"
-)
-_CHOSEN_BY_LOG_SCORE = (
-    "chosen by the smallest log score of the measurements, with and without the slot before ({preferred}), not by the "
-    "errors above"
-)
-_SIMPLEST = "the simplest within 3"
-_KEPT = "within 3 of it, the season of --made-with is kept, or else the simplest is taken"
-
 
 @click.command()
 @click.argument("file", metavar="FILE|NAME")
@@ -133,10 +122,13 @@ _PLAIN_KEYS = ("season", "variance", "source", "data", "first", "slots", "reason
 
 
 def _plain(model: Any) -> dict[str, Any]:
-    """Return the model as plain values, as its file has them; scores and times that are not known are None."""
+    """Return the model as plain values, as its file has them; scores and times that are not known are None.
+
+    `in_common` and the `tails` of a region are here under their names in Python, too.
+    """
     from dataclasses import asdict
 
-    from dpcrowd.models.file import time_text
+    from dpcrowd.models.file import common_entries, tail_entries, time_text
     from dpcrowd.models.season import SECOND
 
     scores = {key: value if value == value else None for key, value in asdict(model.scores).items()}  # noqa: PLR0124
@@ -146,10 +138,11 @@ def _plain(model: Any) -> dict[str, Any]:
         **plain,
         **({"earlier_sources": list(model.earlier_sources)} if model.earlier_sources else {}),
         "in_common": None if together is None else asdict(together),
+        **common_entries(together),
         "slot": None if model.slot is None else model.slot / SECOND,
         "begins": None if model.begins is None else time_text(model.begins),
         "scores": scores,
-        "regions": [asdict(region) for region in model.regions],
+        "regions": [{**asdict(region), **tail_entries(region)} for region in model.regions],
     }
 
 
@@ -163,19 +156,21 @@ def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
     print_columns(screen, {"model": [name for name, _ in rows], "value": [value for _, value in rows]})
     # Of releases there are no counts to be held out.
     measured = releases and scores.slots > 0
-    errors = "errors are sum of |error| / sum of counts on"
+    errors = "errors (sum of |error| / sum of counts) and coverage are of"
     if measured:
         errors = (
-            "errors are what the model expects of itself, as a part of the counts; coverage is that of measurements on"
+            "errors are what the model expects of itself, as a part of the counts; coverage is that of measurements in"
         )
-    chosen = _CHOSEN if scores.slots else "chosen"
-    if measured:
-        chosen = _CHOSEN_BY_LOG_SCORE.format(preferred=_SIMPLEST if settings["made_with"] is None else _KEPT)
+    chosen, _, others = model.reason.partition(": ")
+    if others and scores.slots:
+        chosen += f" (smallest {'log score' if measured else 'CRPS'} on held-out blocks; --json has the others)"
     where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
-    held_out = f"; {errors} {scores.slots} slots that were held out."
+    held_out = (
+        f"; {errors} {scores.slots} slots that were held out and predicted from the part of the span before them."
+    )
     for text in (
         f"fitted on {model.span}{held_out if scores.slots else '.'}",
-        f"{chosen}: {model.reason}.",
+        f"chosen: {chosen if scores.slots else model.reason}.",
         "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
         f"cover, or on earlier releases. Your assertion: {model.quoted_sources}.",
         *(f"note: {note}" for note in notes_with_options(model.notes)),

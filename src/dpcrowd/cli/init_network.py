@@ -168,6 +168,8 @@ def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -
         "shares_by_region": {server.name: dict(server.shares) for server in network.servers if server.shares},
         "links": [link.between for link in network.links],
     }
+    if guarantee.users == "pinned" and method.turnover is None:
+        settings["turnover"] = 1.0  # plans of earlier versions do not state it, and have predicted this
     warnings = [_OBSERVED_AS_IN_PAPER.format(path=path)] if method.observation == "paper" else []
     fitted = network.fitted
     if plan.model_changed:

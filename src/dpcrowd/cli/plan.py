@@ -69,8 +69,8 @@ __all__ = ["plan"]
 @click.option(
     "--turnover",
     type=float,
-    help="Part of the pinned users who are replaced per slot, if the servers know it.  [default: that of a "
-    "network.toml, else 1, as in live servers]",
+    help="Part of the pinned users who are replaced per slot; 1: everybody chooses a server anew in every slot.  "
+    "[default: 0.05; with a network.toml its own, or 1 if it states none]",
 )
 @options.servers_per_slot
 @options.regions_per_slot
@@ -138,7 +138,7 @@ def plan(
 
     The variance of relay's filter follows from public facts: schedule, shares, graph, ε and Q. No data are needed.
     Errors are expected relative errors, E |estimate − truth|/max(truth, 1), and in people where less than one person is
-    expected; the total error is the sum of all errors by the sum of all people; intervals are 95% intervals.
+    expected; the total error is the sum of all errors divided by the sum of all people; intervals are 95% intervals.
     """
     from dpcrowd.cli.console import progress_bar
     from dpcrowd.sim.adopted import NO_MODEL
@@ -244,7 +244,7 @@ def _print_plan(result: Any) -> None:
     say(
         f"assumed: {_shares(result.request.shares)}, {stay}observation {result.observation}, and "
         f"{'all hops' if hops == 'all' else '1 hop' if hops == 1 else f'{hops} hops'} of a record per slot "
-        "(--shares, --observation, --hops-per-slot)."
+        "(--shares, --turnover, --observation, --hops-per-slot)."
     )
     regions = result.regions
     print_columns(

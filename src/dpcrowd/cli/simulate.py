@@ -23,7 +23,7 @@ _COSTS = {
 }
 _NARROW_COSTS = ("frequency", "packets/slot")
 _WIDTH = 120  # of the table without --wide
-_HIDDEN = "--wide shows RMSE, ACE, bytes, latency, speed, and what users would pay who move or roam."
+_HIDDEN = "--wide shows complete promises, RMSE, ACE, bytes, latency, speed, and what users would pay who move or roam."
 
 _VIEWS = {
     "nonnegative": "non-negative view of the estimates, with the same total of all regions:",
@@ -136,7 +136,7 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
 @click.option(
     "--burn-in",
     type=int,
-    help="Number of slots at the beginning that are not scored.  [default: 20, or a tenth of all if there are no more]",
+    help="Number of slots at the beginning that are not scored.  [default: 20; of 20 slots or fewer, a tenth]",
 )
 @options.slots
 @options.regions
@@ -170,6 +170,7 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
     "--cluster", metavar="ADDRESS", help="Address of a running Dask cluster.  [default: start one on this machine]"
 )
 @click.option("--wide", is_flag=True, help="Print all columns; without it, those that fit into 120 characters.")
+@click.option("--quiet", "-q", is_flag=True, help="Print the table and warnings only; --json has everything.")
 @options.as_json
 @click.option(
     "--plot",
@@ -192,6 +193,7 @@ def simulate(
     regions: str | None,
     process_var: str | None,
     wide: bool,
+    quiet: bool,
     as_json: bool,
     plot_file: Path | None,
     out_file: Path | None,
@@ -222,6 +224,7 @@ def simulate(
             **settings,
         )
     result = replace(result, notes=notes_with_options(result.notes), first_notes=notes_with_options(result.first_notes))
+    result = replace(result, warnings=notes_with_options(result.warnings))
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
     # be written does not cost the result.
     try:
@@ -233,12 +236,13 @@ def simulate(
         if as_json:
             noise = None if result.observation_noise is None else asdict(result.observation_noise)
             content = {"results": result.summary(), "observation_noise": noise, "notes": list(result.notes)}
+            content["warnings"] = list(result.warnings)
             click.echo(json.dumps(content))
         else:
-            _print_table(result, wide=wide)
+            _print_table(result, wide=wide, quiet=quiet)
 
 
-def _print_table(result: Any, *, wide: bool) -> None:
+def _print_table(result: Any, *, wide: bool, quiet: bool) -> None:
     from dpcrowd.cli.console import console, print_columns
 
     out = console()
@@ -254,14 +258,23 @@ def _print_table(result: Any, *, wide: bool) -> None:
     if len(by_size) > 1:
         out.print("MAE by the number of people in a region, with the share of such cells:", markup=False)
         print_columns(out, {"scheme": columns["scheme"], **by_size})
-    later = [note for note in result.notes if note not in result.first_notes]
-    first, notes = ([f"note: {note}" for note in texts] for texts in (result.first_notes, later))
-    hidden = [] if wide else [_HIDDEN]
-    medians = [_OF_MEDIANS] if any("median" in row for row in rows) else []
     unreliable = [_UNRELIABLE] if any(row["passes_checks"] is False for row in rows) else []
-    for text in [*unreliable, *first, *_promises(rows), *_heartbeats(rows), *notes, *medians, *hidden]:
+    warnings = [*unreliable, *(f"warning: {note}" for note in result.warnings)]
+    for text in warnings if quiet else [*warnings, *_remarks(result, rows, wide=wide)]:
         # Lines are wrapped on a terminal; a file gets one line per note.
         out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
+
+
+def _remarks(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> list[str]:
+    """Return what stands below the warnings, one line each: what figures are compared with, then all the rest."""
+    from dpcrowd.privacy.guarantee import short_promise
+
+    first = [note for note in result.first_notes if note not in result.warnings]
+    later = [note for note in result.notes if note not in result.first_notes]
+    first, later = ([f"note: {note}" for note in texts] for texts in (first, later))
+    promises = _promises([row if wide else {**row, "promise": short_promise(row["promise"])} for row in rows])
+    medians = [_OF_MEDIANS] if any("median" in row for row in rows) else []
+    return [*first, *promises, *_heartbeats(rows), *later, *medians, *([] if wide else [_HIDDEN])]
 
 
 def _columns(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> dict[str, list[str]]:

@@ -178,7 +178,7 @@ def _larger_errors(tuned: Any) -> list[str]:
         return []
     return [
         "note: the score (CRPS) is better, but the relative error (ARE) has grown by "
-        f"{tuned.are_after / tuned.are_before - 1.0:.0%}; --objective are searches for a small one."
+        f"{tuned.are_after / tuned.are_before - 1.0:.0%}; '--objective are' searches for a small one."
     ]
 
 

@@ -7,10 +7,10 @@ drawn by its attraction at that hour. A day has 96 slots of a quarter of an hour
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = ["DAY", "CrowdModel", "Present", "Source", "SyntheticCrowd", "crowd_mo
 
 DAY = 96
 _STEPS = 2
+_LEAST_TURNOVER, _COMPARED = 0.01, 40  # of so many pairs of slots, evenly spread
 _MOVES = 0.08
 _LEAVES = 0.03  # fraction of those who are out, even while the city fills
 _REGIONS = ("centre", "station", "campus", "harbour", "park", "north", "south")
@@ -49,10 +50,12 @@ class CrowdModel:
 
     level        the mean count of a slot
     process_var  Q of network.toml
+    turnover     the part of the people of a region who are replaced per slot: they leave it, or go home
     """
 
     level: tuple[float, ...]
     process_var: tuple[float, ...]
+    turnover: float
 
 
 class Source(Protocol):
@@ -119,14 +122,26 @@ def crowd_model(slots: Iterator[Present], regions: int) -> CrowdModel:
     total changes more than independent regions would, Q of every region is enlarged by the same factor: the interval of
     a total follows from those of the regions.
     """
-    counts = np.array([np.bincount(slot.regions, minlength=regions) for slot in slots], dtype=np.float64)
+    present = list(slots)
+    counts = np.array([np.bincount(slot.regions, minlength=regions) for slot in present], dtype=np.float64)
     level = counts.mean(axis=0) if len(counts) else np.ones(regions)
     variance, lag = np.ones(regions), min(_STEPS, len(counts) - 1)
     if lag >= 1:
         steps = counts[lag:] - counts[:-lag]
         variance = np.maximum(1.0, np.square(steps).mean(axis=0) / lag)
         variance *= max(1.0, np.square(steps.sum(axis=1)).mean() / lag / variance.sum())
-    return CrowdModel(tuple(level.tolist()), tuple(variance.tolist()))
+    return CrowdModel(tuple(level.tolist()), tuple(variance.tolist()), _turnover(present, regions))
+
+
+def _turnover(slots: Sequence[Present], regions: int) -> float:
+    """Return the part of those who could be in the same region in the next slot, and are not; at least 1%."""
+    stay = could = 0
+    pairs = list(pairwise(slots))
+    for before, after in pairs[:: max(1, len(pairs) // _COMPARED)]:
+        earlier, later = (slot.people * regions + slot.regions for slot in (before, after))
+        stay += np.intersect1d(earlier, later).size
+        could += min(before.total, after.total)
+    return round(max(_LEAST_TURNOVER, 1.0 - stay / max(could, 1)), 2)
 
 
 def pin_to_servers(people: int, servers: int, rng: np.random.Generator) -> Ints:

@@ -77,7 +77,7 @@ def make_network(folder: Path, source: Source, servers: int, length_ns: int, now
     empty.
     """
     names, model = sample_names(servers), source.model
-    relay = settings_of_ring(servers, model.level, model.process_var, _WINDOW, float(_EPSILON))
+    relay = settings_of_ring(servers, model.level, model.process_var, _WINDOW, float(_EPSILON), model.turnover)
     keys = make_trial(folder / "keys", names, now, days=_DAYS)
     ports = free_ports(2 * servers)
     endpoints = {name: f"tls/{HOST}:{port}" for name, port in zip(names, ports[:servers], strict=True)}
@@ -98,6 +98,7 @@ def make_network(folder: Path, source: Source, servers: int, length_ns: int, now
         samples=relay.samples,
         reach=relay.reach,
         lag=relay.lag,
+        turnover=model.turnover,
         process_var=model.process_var,
         keys={name: key_of_certificate(keys[name].certificate.read_bytes()) for name in names},
         endpoints=endpoints,

@@ -22,7 +22,16 @@ from dpcrowd.filters.model import InCommon
 from dpcrowd.models.model import MOST_EARLIER_SOURCES, Model, RegionModel, Scores, VarianceKind
 from dpcrowd.models.season import SEASONS, SECOND
 
-__all__ = ["model_digest", "model_text", "parse_model", "read_model", "time_text", "write_model"]
+__all__ = [
+    "common_entries",
+    "model_digest",
+    "model_text",
+    "parse_model",
+    "read_model",
+    "tail_entries",
+    "time_text",
+    "write_model",
+]
 
 KIND = "ar1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -282,12 +291,19 @@ def _in_common(head: dict[str, Any], file: str) -> InCommon | None:
     return InCommon(left, *_both_parts(usual, unusual, "common_usual and common_unusual", file))
 
 
-def _common_entries(known: InCommon | None) -> dict[str, float]:
+def common_entries(known: InCommon | None) -> dict[str, float]:
+    """Return what the file says of the part that all regions have in common, by its keys."""
     if known is None:
         return {}
     if not known.tails.heavy[0]:
         return {"common_transition": known.transition}
     return {"common_transition": known.transition, "common_usual": known.usual, "common_unusual": known.unusual}
+
+
+def tail_entries(region: RegionModel) -> dict[str, float | None]:
+    """Return what the file says of usual and unusual deviations of a region, by its keys; None is not written."""
+    usual, unusual = (None, None) if region.tails is None else region.tails
+    return {"usual": usual, "unusual": unusual}
 
 
 def _is_whole(value: Any, least: int) -> bool:
@@ -346,7 +362,7 @@ def _text(model: Model, comments: dict[str, str], *, every_key: bool) -> str:
         "digest": model.digest,
         "reason": model.reason or None,
         "region_correlation": model.region_correlation,
-        **_common_entries(model.in_common),
+        **common_entries(model.in_common),
     }
     comments = comments | ({"variance": _RELATIVE} if model.variance == "relative" else {})
     lines += _entries(head.items(), comments)
@@ -359,8 +375,7 @@ def _text(model: Model, comments: dict[str, str], *, every_key: bool) -> str:
             "transition": region.transition,
             "variance": region.variance,
             "change_var": change,
-            "usual": None if region.tails is None else region.tails[0],
-            "unusual": None if region.tails is None else region.tails[1],
+            **tail_entries(region),
             "profile": list(region.profile) or None,
         }
         lines += ["", "[[region]]", *_entries(entries.items(), comments)]

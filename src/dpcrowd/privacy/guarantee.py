@@ -16,7 +16,9 @@ from typing import Any, Literal
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.privacy.units import format_epsilon, to_nano
 
-__all__ = ["Guarantee", "Kind", "Users"]
+__all__ = ["Guarantee", "Kind", "Users", "short_promise"]
+
+_MEANING = ": deleting or"  # where the first sentence begins to say what ε means
 
 Kind = Literal["finite", "window"]
 Users = Literal["pinned", "roaming"]
@@ -134,7 +136,7 @@ class Guarantee:
         else:
             whose = "one server releases"
         lines = [
-            f"Pure {level} differential privacy with ε = {epsilon} for everything that {whose} {span}: deleting or "
+            f"Pure {level} differential privacy with ε = {epsilon} for everything that {whose} {span}{_MEANING} "
             f"adding all check-ins of one user {deletion} changes the probability of any output by a factor of at most "
             f"e^{epsilon}.",
             f"Changing where a user was, instead of deleting, costs twice that (ε = "
@@ -167,6 +169,14 @@ class Guarantee:
         else:
             lines[-1] += ", which may be another in every slot."
         return lines
+
+
+def short_promise(text: str) -> str:
+    """Return the beginning of a promise in words: how much, for what, and what limits it, without what ε means and what
+    is assumed. A text of another form, such as the claim of another package, is returned as it is.
+    """
+    short, found, _ = text.partition(_MEANING)
+    return f"{short}." if found and "claim" not in short and "promised by" not in short else text
 
 
 def _at_least_one(value: Any) -> bool:

@@ -34,6 +34,7 @@ from dpcrowd.schemes.tuning import Tuning
 
 __all__ = [
     "LEAST_SHARE_WIDTH",
+    "USUAL_TURNOVER",
     "Z95",
     "Form",
     "Peers",
@@ -53,6 +54,9 @@ Form = Literal["diagonal", "matrix"]
 
 Z95 = 1.959963984540054
 
+USUAL_TURNOVER = 0.05
+"""The part of a server's pinned users who are replaced per slot, where nobody says it: in simulations, plans and new
+networks. `Setting` has 1, as network files that do not state it."""
 LEAST_SHARE_WIDTH = 1e-6
 """The smallest share width above 0: 1 in a million."""
 

@@ -43,7 +43,8 @@ _OBSERVED_AS_PEOPLE = (
 )
 _SHARES_OF_FILE = "shares are those of '{file}'; shares=uniform draws them."
 
-Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
+Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any] | Any
+"""Also a DataFrame of pandas or polars."""
 Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
 TuningLike = Tuning | Tuned | dict[str, Any] | str | os.PathLike[str]
 
@@ -132,7 +133,7 @@ def configure(
     header            whether the first line of a CSV file has names of regions; default: unless it looks like counts
     nonnegative       also score the non-negative view of the estimates (`filters.nonnegative`)
     median            also score the median view of the estimates (`filters.median`)
-    burn_in           slots at the beginning that are not scored; default: 20, or a tenth of all if there are no more
+    burn_in           slots at the beginning that are not scored; default: 20; of 20 slots or fewer, a tenth
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
     tuning            parameters of sampling, budget and grouping, or a file of `dpcrowd tune`, which contains A and Q,
                       too; default: those of the data set

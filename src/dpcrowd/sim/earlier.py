@@ -96,8 +96,8 @@ def keep_facts(
     if model.region_correlation is not None and len(regions) > 1:
         fitted = replace(fitted, region_correlation=model.region_correlation, in_common=model.in_common)
         notes.append(
-            f"the correlation of two regions, {model.region_correlation:.4g}, is that of {model.file}: measurements do "
-            "not tell it from shares that are not quite right."
+            f"the correlation of two regions ({model.region_correlation:.4g}) was taken from {model.file}, because "
+            "measurements look the same if regions rise together and if shares are slightly wrong."
         )
     tails = {one.name: one.tails for one in model.regions}
     alike = model.slot is None or times is None or model.slot == times.length

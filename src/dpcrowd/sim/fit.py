@@ -25,7 +25,8 @@ from dpcrowd.models.steps import fit_after_step
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.dataset import DataSet
-from dpcrowd.sim.data.draw import NAMES, frame_hint, is_count_file, load
+from dpcrowd.sim.data.draw import NAMES, is_count_file, load
+from dpcrowd.sim.data.frames import is_frame
 from dpcrowd.sim.data.series import OneSlot, one_step_var, series_digest
 from dpcrowd.sim.data.span import Span, cut, fraction_hint, is_drawn_anew, notes_beside_variance, read_span, span_text
 from dpcrowd.sim.data.times import slot_times, unknown_times_note
@@ -38,7 +39,7 @@ _BY_TIME = tuple(name for name in SEASONS if name != "none")
 
 
 def fit(
-    data: str | os.PathLike[str] | DataSet | list[Any] | NDArray[Any],
+    data: Any,
     *,
     source: str | None = None,
     season: str | int = "auto",
@@ -49,8 +50,9 @@ def fit(
 ) -> Model:
     """Fit a process model on counts, and write it to a file, if asked for.
 
-    data     a file of counts or check-ins, the name of a data set, a loaded data set, or an array of counts with a row
-             per slot; `loading` as of `load_data`, and of an array as of `counts_from_array`
+    data     a file of counts or check-ins, the name of a data set, a loaded data set, a DataFrame of pandas or polars
+             with the columns of a file, or an array of counts with a row per slot; `loading` as of `load_data`, and of
+             an array as of `counts_from_array`
     source   has to be given: why fitting on these data costs no privacy budget: they are published, of people whom the
              promise does not cover, or earlier releases. The file carries it, and live nodes print it as the operator's
              assertion
@@ -79,16 +81,17 @@ def fit(
             data, loading = _from_array(data, loading), {}
         except OneSlot:
             raise BadInput("the array has 1 slot (a row); a model needs at least 3.") from None
-    if not isinstance(data, str | os.PathLike | DataSet):
+    if not isinstance(data, str | os.PathLike | DataSet) and not is_frame(data):
         raise BadInput(
             f"dpcrowd.fit was given an object of type {type(data).__name__}; allowed: the path of a file, the name of a"
-            " data set, a data set of load_data or counts_from_array, or an array of counts with a row per slot."
-            f"{frame_hint(data)}"
+            " data set, a data set of load_data or counts_from_array, a DataFrame, or an array of counts with a row per"
+            " slot."
         )
     try:
         series, stated = _load(data, slot_length, loading)
     except OneSlot:
-        raise BadInput(f"'{data}' has 1 slot; a model needs at least 3.") from None
+        what = "the DataFrame" if is_frame(data) else f"'{data}'"
+        raise BadInput(f"{what} has 1 slot; a model needs at least 3.") from None
     if is_drawn_anew(series):
         raise BadInput(f"'{series.name}' is drawn anew in each run and has no past to fit on; give a file of counts.")
     first, last = (0, series.slots) if span is None else read_span(span, series.slots)
@@ -177,9 +180,7 @@ def checked_source(source: str | None, missing: str) -> str:
     )
 
 
-def _load(
-    data: str | os.PathLike[str] | DataSet, slot_length: str | float | None, loading: dict[str, Any]
-) -> tuple[DataSet, int | None]:
+def _load(data: Any, slot_length: str | float | None, loading: dict[str, Any]) -> tuple[DataSet, int | None]:
     """Return the data, and the slot length in microseconds that the user states of counts without times."""
     if slot_length is None:
         return data if isinstance(data, DataSet) else load(data, **loading), None

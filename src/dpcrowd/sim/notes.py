@@ -28,7 +28,7 @@ from dpcrowd.sim.share_notes import covered, notes_on_shares_by_region, overlap_
 from dpcrowd.sim.statistics import mean_with_interval
 from dpcrowd.testing import Report, examine_scheme
 
-__all__ = ["attribution", "first_notes", "notes", "observation_note", "overlap_notes", "promise", "setup"]
+__all__ = ["attribution", "notes", "observation_note", "overlap_notes", "promise", "setup", "warnings"]
 
 _EQUAL_SHARES = "it takes shares that differ by region for equal ones"
 _NARROW_COVERAGE = 0.94  # of 95% intervals, below which moves are said to make them too narrow
@@ -186,10 +186,23 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     ]
 
 
-def first_notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return the remarks without which figures are misread: slots that a model has seen, and budgets that ran out."""
+def warnings(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    """Return the remarks without which figures are misread, which are among the notes, too.
+
+    Slots that a model has seen, budgets that ran out, intervals that contain the truth too rarely or too often, missing
+    estimates, links that do not connect all servers, users at several servers, and promises of different spans.
+    """
     in_sample = None if config.fitted is None else in_sample_note(config.fitted, config.in_sample)
-    return [*([] if in_sample is None else [in_sample]), *_exhausted(config, records)]
+    return [
+        *([] if in_sample is None else [in_sample]),
+        *_exhausted(config, records),
+        *_narrow(config, records),
+        *_wide(config, records),
+        *_incomplete(records),
+        *link_notes(config),
+        *overlap_notes(config),
+        *_different_promises(config),
+    ]
 
 
 def observation_note(noise: ObservationNoise, runs: int, composition: float = 0.0) -> str:
@@ -198,12 +211,12 @@ def observation_note(noise: ObservationNoise, runs: int, composition: float = 0.
     composition  how far true shares are from the public ones
     """
     part = "" if noise.runs == runs else f", in {counted(noise.runs, 'run')} of {runs}"
+    exact = all(error is None or error < _ROUNDING for error in vars(noise.together).values())
+    together = "nothing" if exact else _errors_text(noise.together)
     text = (
-        f"the observation noise alone costs {_errors_text(noise.non_private)}: the error of non-private, a filter with "
-        f"the same process model that hears its neighbours' exact counts{part}"
+        f"the observation noise alone costs {_errors_text(noise.non_private)} where a filter hears the exact counts of "
+        f"its neighbours (non-private), and {together} where the counts of all servers are added up{part}"
     )
-    if any(error is not None and error >= _ROUNDING for error in vars(noise.together).values()):
-        text += f"; all servers' exact counts together, without a filter, have {_errors_text(noise.together)}"
     if composition:
         text += f"; part of it is due to public shares that are wrong (composition {composition:g})"
     return f"{text}."
@@ -222,8 +235,8 @@ def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[
         budget = exhaustion(record)
         if budget["exhausted_at"] is not None:
             remarks.append(
-                f"{record.label}: budget exhausted at slot {budget['exhausted_at']} of {config.data.slots} (median of "
-                f"{budget['exhausted_servers']:.0%} of the servers); from there on they take no samples."
+                f"{record.label}: budget exhausted at slot {budget['exhausted_at']} of {config.data.slots} (the median "
+                f"of the {budget['exhausted_servers']:.0%} of the servers that ran out); these take no more samples."
             )
     return remarks
 
@@ -291,8 +304,8 @@ def _uncalibrated(config: SimulationConfig, records: Sequence[RunRecords]) -> li
         )
     elif grouped and config.fitted is None:
         remarks.append(
-            f"intervals of {', '.join(grouped)} contain that nobody knows how the sum of a group of regions is divided "
-            "among them; they are wide, and with a process model (model=FILE) they need not be."
+            f"intervals of {', '.join(grouped)} are wide, because only the sum of a group of regions is measured, and "
+            "not how it is divided among them; a process model (model=FILE) says more about that."
         )
     if moves:
         remarks.append(_of_moves(config, records))

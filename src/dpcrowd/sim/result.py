@@ -115,7 +115,8 @@ class SimulationResult:
     records     one `RunRecords` per scheme: arrays with the runs first
     guarantees  the promise of each scheme in words; None for a scheme without privacy
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
-    first_notes those of the notes without which figures are misread, and which are printed first
+    warnings    those of the notes without which figures are misread
+    first_notes the warnings and what the observation noise alone costs, which are printed first
     setup       the settings of each scheme: data, servers, epsilon, ...; `write` repeats them in every row
     observation_noise   what the observation noise alone costs: errors without privacy, on the first runs
     attributions        who answers for the promise of each scheme: dpcrowd, or another package
@@ -136,6 +137,7 @@ class SimulationResult:
     observation_noise: ObservationNoise | None = None
     attributions: dict[str, Attribution] = field(default_factory=dict)
     first_notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return what the command's table begins with, one line per scheme; the arrays would fill many pages."""

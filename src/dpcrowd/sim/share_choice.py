@@ -12,6 +12,7 @@ from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.filters import Observation
 from dpcrowd.privacy import Users
+from dpcrowd.schemes.base import USUAL_TURNOVER
 from dpcrowd.sim.data import DataSet
 from dpcrowd.sim.data.people import checked_turnover
 from dpcrowd.sim.data.share_file import is_share_file, read_shares
@@ -20,9 +21,6 @@ from dpcrowd.sim.network_choice import is_graph_file, network_spec
 from dpcrowd.sim.network_file import is_network_file, read_network_file
 
 __all__ = ["SharesLike", "is_changing", "resolved_shares", "sized_shares", "turnover_of"]
-
-_TURNOVER = 0.05
-"""The part of the pinned users who are replaced per slot, if nobody says it."""
 
 SharesLike = str | os.PathLike[str] | Sequence[float] | Sequence[Sequence[float]] | Shares
 
@@ -133,4 +131,4 @@ def turnover_of(
             )
     if users == "roaming" or observation == "paper" or changing:
         return 1.0
-    return _TURNOVER if turnover is None else float(turnover)
+    return USUAL_TURNOVER if turnover is None else float(turnover)

@@ -15,7 +15,7 @@ from dpcrowd.sim.backends import Backend, run_tasks
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.configure import Data, Schemes, configure
 from dpcrowd.sim.engine import run_batch
-from dpcrowd.sim.notes import attribution, first_notes, notes, observation_note, promise, setup
+from dpcrowd.sim.notes import attribution, notes, observation_note, promise, setup, warnings
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Errors, ObservationNoise, SimulationResult, merge_records
 from dpcrowd.sim.together import errors_together
@@ -84,6 +84,7 @@ def simulate(
     merged = [merge_records(records) for records in zip(*parts, strict=True)]
     noise = _observation_noise(config, merged)
     cost = [] if noise is None else [observation_note(noise, config.runs, config.composition or 0.0)]
+    serious = warnings(config, merged)
     return SimulationResult(
         records={record.label: record for record in merged},
         guarantees={entrant.label: promise(config, entrant) for entrant in config.entrants},
@@ -92,7 +93,8 @@ def simulate(
             *notes(config, merged),
             *cost,
         ),
-        first_notes=(*first_notes(config, merged), *cost),
+        first_notes=(*serious, *cost),
+        warnings=tuple(serious),
         setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
         attributions={entrant.label: attribution(entrant) for entrant in config.entrants},
         observation_noise=noise,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,20 @@ def test_json_has_notes_and_times(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["fit", str(counts_file(tmp_path / "plain.csv", counts)), "--source", "x", "--json"]) == 0
     model = json.loads(capsys.readouterr().out)["model"]
     assert (model["slot"], model["begins"]) == (None, None)
+
+
+def test_json_has_the_names_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Usual and unusual deviations had other names in JSON than in the file."""
+    rng = np.random.default_rng(0)
+    storms = 1.0 + 3.0 * (rng.random((300, 1)) < 0.05)  # in all regions
+    path, out = counts_file(tmp_path / "storms.csv", rng.poisson(100 * storms, (300, 2))), tmp_path / "model.toml"
+    assert main(["fit", str(path), "--source", "x", "--season", "none", "--out", str(out), "--json"]) == 0
+    model, file = json.loads(capsys.readouterr().out)["model"], tomllib.loads(out.read_text(encoding="utf-8"))
+    common = ("common_transition", "common_usual", "common_unusual")
+    assert [model[name] for name in common] == [file["model"][name] for name in common]
+    assert list(model["in_common"].values()) == [model[name] for name in common]
+    for region, row in zip(model["regions"], file["region"], strict=True):
+        assert region["tails"] == [region["usual"], region["unusual"]] == [row["usual"], row["unusual"]]
 
 
 @pytest.mark.parametrize("people", [0, 5])

@@ -249,11 +249,26 @@ def test_a_network_has_the_groups_of_its_plan(tmp_path: Path, capsys: pytest.Cap
     """A plan that recommends groups of small regions made a network without them, and nobody was told."""
     file = _planned(tmp_path, capsys, "--slot", "15m")
     text = file.read_text(encoding="utf-8")
-    for name, settings in (("grouped", 'groups = "auto"'), ("learning", "turnover = 0.5\nshare_width = 0.1")):
+    for name, settings in (("grouped", 'groups = "auto"'), ("learning", "share_width = 0.1")):
         file.write_text(text.replace("[scheme]\n", f"[scheme]\n{settings}\n"), encoding="utf-8")
         _made(capsys, str(tmp_path / name), "--plan", str(file))
         written = tomllib.loads((tmp_path / name / "network.toml").read_text(encoding="utf-8"))["scheme"]
         assert tomllib.loads(settings).items() <= written.items()
+
+
+def test_a_network_has_the_turnover_of_its_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Live filters assumed a crowd that is new in every slot, where simulations had users who stay."""
+    file = _planned(tmp_path, capsys, "--slot", "15m")
+    text = file.read_text(encoding="utf-8")
+    assert "\nturnover = 0.05\n" in text
+    without = text.replace("turnover = 0.05\n", "")  # a plan of an earlier version, whose servers assumed 1
+    for name, plan, turnover in (("new", text, 0.05), ("own", text.replace("0.05", "0.2"), 0.2), ("old", without, 1.0)):
+        file.write_text(plan, encoding="utf-8")
+        _made(capsys, str(tmp_path / name), "--plan", str(file))
+        network = (tmp_path / name / "network.toml").read_text(encoding="utf-8")
+        assert tomllib.loads(network)["scheme"]["turnover"] == turnover
+    roaming = _planned(tmp_path, capsys, "--slot", "15m", "--users", "roaming").read_text(encoding="utf-8")
+    assert "turnover" not in roaming
 
 
 def test_a_plan_without_a_slot_needs_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,7 +96,8 @@ def test_no_new_horizon_at_one_server_alone_if_users_roam(file: Path, capsys: py
     """A user who roams would be in more horizons than any server knows of; what to do instead is said."""
     data = paid(file, "finite")
     path = file.parent.parent / "network.toml"
-    path.write_text(path.read_text().replace("[guarantee]", '[guarantee]\nusers = "roaming"'), encoding="utf-8")
+    text = path.read_text().replace("[guarantee]", '[guarantee]\nusers = "roaming"')
+    path.write_text(text.replace("turnover = 0.05", "turnover = 1.0"), encoding="utf-8")  # of users who stay
     code, out, err = run(capsys, "new-horizon", str(file), "--yes")
     assert (code, out) == (2, "")
     assert "roaming users" in err

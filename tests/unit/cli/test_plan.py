@@ -27,7 +27,8 @@ def test_the_tables_say_what_to_choose(capsys: pytest.CaptureFixture[str], tmp_p
     assert main([*SMALL, "--slot", "15m", "--toml", str(toml)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("6 servers, ε = 0.02 in any window of 24 slots: take ")
-    assert "assumed: equal shares, observation binomial, and all hops of a record per slot" in out.splitlines()[1]
+    users = "users of whom 5% are replaced per slot"
+    assert f"assumed: equal shares, {users}, observation binomial, and all hops of a record per slot" in out
     for words in ("other budgets:", "other reaches:", "B per day", "promise: Pure 24-event", "cannot be told from 0"):
         assert words in out
     assert tomllib.loads(toml.read_text(encoding="utf-8"))["network"]["slot"] == "15m"

@@ -36,7 +36,7 @@ def _json(capsys: pytest.CaptureFixture[str], words: list[str]) -> list[dict[str
     out, err = capsys.readouterr()
     assert err == ""
     whole: dict[str, Any] = json.loads(out, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
-    assert list(whole) == ["results", "observation_noise", "notes"]
+    assert list(whole) == ["results", "observation_noise", "notes", "warnings"]
     assert list(whole["observation_noise"]) == ["are", "total_error", "runs", "together", "non_private"]
     results: list[dict[str, Any]] = whole["results"]
     return results
@@ -178,14 +178,20 @@ def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -
         low, high = api[name]["are"]["ci95"]
         assert half == f"{(high - low) / 2:.4g}"
     assert lines[0].split()[-1] == "–", "no privacy, nothing paid"
-    assert lines[3].startswith("note: the observation noise alone costs ARE "), "figures are read with it"
-    assert lines[4] == "promise of non-private: none, exact counts are shared."
-    assert lines[5].startswith("promise of fast, dpcrowd: Pure user-level differential privacy with ε = 1 ")
+    assert lines[3].startswith("warning: shares sum to about 3.15, and users may be at several servers at once")
+    assert lines[4].startswith("note: the observation noise alone costs ARE "), "figures are read with it"
+    assert lines[5] == "promise of non-private: none, exact counts are shared."
+    (length,) = {len(one["dpcrowd"].are_by_slot[0]) for one in [dpcrowd.simulate("dpcrowd", **TINY)]}
+    promise = "Pure user-level differential privacy with ε = 1 for everything that one server releases of a stream of"
+    assert lines[6] == f"promise of fast, dpcrowd: {promise} {length} slots."
     heartbeats = f"dpcrowd {api['dpcrowd']['heartbeats_per_slot']:.4g}. A live server sends every neighbour"
-    assert lines[6].startswith(f"heartbeats per slot of a live network, besides these packets: {heartbeats}")
-    assert lines[7].startswith("note: shares sum to about 3.15, and users may be at several servers at once")
-    assert lines[8].startswith("--wide shows RMSE, ACE, bytes")
+    assert lines[7].startswith(f"heartbeats per slot of a live network, besides these packets: {heartbeats}")
+    assert lines[8].startswith("--wide shows complete promises, RMSE, ACE, bytes")
     assert len(lines) == 9
+    assert main(tiny_words("non-private,fast,dpcrowd", "--quiet")) == 0
+    assert capsys.readouterr().out.splitlines() == [head, *lines[:4]], "the table and warnings only"
+    assert main(tiny_words("non-private,fast,dpcrowd", "--wide")) == 0
+    assert "Changing where a user was, instead of deleting, costs twice that" in capsys.readouterr().out
 
 
 def test_what_figures_have_to_be_read_with_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,18 +205,26 @@ def test_what_figures_have_to_be_read_with_comes_first(tmp_path: Path, capsys: p
     capsys.readouterr()
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
-    starts = [line for line in lines if line.startswith(("note: ", "promise of "))]
-    assert starts[0].startswith("note: in-sample: model.toml was fitted on ")
-    assert starts[1].startswith("note: relay: budget exhausted at slot ")
-    assert starts[2].startswith("note: kalman-uniform: budget exhausted at slot ")
-    assert starts[3].startswith("note: the observation noise alone costs ")
-    assert starts[4].startswith("promise of relay, kalman-uniform: Pure user-level differential privacy")
-    assert "Of relay also: The audience of a record is the complete network" in starts[4]
-    assert starts[5].startswith("promise of past: nothing to promise")
-    assert all(line.startswith("note: ") for line in starts[6:])
+    starts = [line for line in lines if line.startswith(("warning: ", "note: ", "promise of "))]
+    assert starts[0].startswith("warning: in-sample: model.toml was fitted on ")
+    assert starts[1].startswith("warning: relay: budget exhausted at slot ")
+    assert starts[2].startswith("warning: kalman-uniform: budget exhausted at slot ")
+    assert starts[2].endswith(
+        "of 120 (the median of the 100% of the servers that ran out); these take no more samples."
+    )
+    first = next(number for number, line in enumerate(starts) if line.startswith("note: "))
+    assert all(line.startswith("warning: ") for line in starts[:first])
+    assert starts[first].startswith("note: the observation noise alone costs ")
+    assert starts[first + 1].startswith("promise of relay, kalman-uniform: Pure user-level differential privacy")
+    assert starts[first + 2].startswith("promise of past: nothing to promise")
+    assert all(line.startswith("note: ") for line in starts[first + 3 :])
+    assert main([*words, "--wide"]) == 0
+    assert "Of relay also: The audience of a record is the complete network" in capsys.readouterr().out
     assert main([*words, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert {f"note: {note}" for note in content["notes"]} == {line for line in starts if line.startswith("note: ")}
+    texts = {line.partition(": ")[2] for line in starts if not line.startswith("promise of ")}
+    assert set(content["notes"]) == texts
+    assert [f"warning: {text}" for text in content["warnings"]] == starts[:first]
     assert content["notes"][-1].startswith("the observation noise alone costs"), "the object has its order"
     assert "The audience of a record" in content["results"][0]["promise"]
 
@@ -282,7 +296,7 @@ def test_errors_by_size_and_the_exhausted_budget_are_shown(tmp_path: Path, capsy
     at = rows[0]["exhausted_at"]
     assert 0 < at < 60
     assert f"{at} ({rows[0]['exhausted_servers']:.0%})" in lines[1]
-    assert any(line.startswith(f"note: fast: budget exhausted at slot {at} of 60 (median of ") for line in lines)
+    assert any(line.startswith(f"warning: fast: budget exhausted at slot {at} of 60 (the median of ") for line in lines)
     assert rows[1]["exhausted_at"] is None, "it has paid for every slot"
 
 
@@ -307,7 +321,7 @@ def test_the_table_fits_a_narrow_terminal(
     views = ("--nonnegative", "--median")
     assert main(tiny_words("fast,dkalman-uniform", "--data", str(data), "--slots", "60", *views)) == 0
     lines = capsys.readouterr().out.splitlines()
-    tables = lines[: next(number for number, line in enumerate(lines) if line.startswith(("note", "promise")))]
+    tables = lines[: next(number for number, line in enumerate(lines) if line.startswith(("warning", "note")))]
     assert all(len(line) <= 80 for line in tables)
     assert not any("…" in line for line in tables)
     assert {"ARE", "MAE", "coverage"} <= set(lines[0].split()), "accuracy comes first"
@@ -389,7 +403,9 @@ def test_windows_and_whole_streams_may_be_mixed_and_the_note_says_so(capsys: pyt
     assert main(["simulate", "--scheme", "dpcrowd,uniform", "--servers", "6", "--slots", "100", "--runs", "2"]) == 0
     out = capsys.readouterr().out
     assert "promise of uniform: Pure 100-event" in out
-    assert "note: epsilon covers a complete stream of 100 slots for dpcrowd; any window of 100 slots for uniform" in out
+    assert (
+        "warning: epsilon covers a complete stream of 100 slots for dpcrowd; any window of 100 slots for uniform" in out
+    )
 
 
 @pytest.mark.slow

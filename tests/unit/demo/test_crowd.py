@@ -78,6 +78,15 @@ def test_q_counts_regions_that_rise_together() -> None:
     assert crowd_model(iter(slots[:1]), 2).process_var == (1.0, 1.0)
 
 
+def test_the_turnover_is_that_of_the_crowd() -> None:
+    """A network that states another one than its demo's crowd has intervals that do not fit."""
+    one = Present(np.arange(4), np.array([0, 0, 1, 1]))
+    moved = Present(np.arange(4), np.array([0, 1, 1, 1]))  # one of four
+    assert crowd_model(iter([one, moved] * 4), 2).turnover == 0.25
+    assert crowd_model(iter([one] * 4), 2).turnover == 0.01
+    assert 0.05 < crowd().model.turnover < 0.15, "3% go home, and 8% of the others move, some of them nowhere"
+
+
 @pytest.mark.parametrize("servers", [2, 5, 7])
 def test_pins_are_a_partition_into_equal_parts(servers: int) -> None:
     """network.toml says share = 1/n: unequal parts would bias every estimate."""

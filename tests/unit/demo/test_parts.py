@@ -103,7 +103,7 @@ class FakeNode:
 class Two:
     """Two slots with one person at each of two servers."""
 
-    regions, people, model, note = ("x",), 2, CrowdModel((2.0,), (1.0,)), "two"
+    regions, people, model, note = ("x",), 2, CrowdModel((2.0,), (1.0,), 0.05), "two"
 
     def slots(self):
         return iter([Present(np.arange(2), np.zeros(2, dtype=np.int64))] * 2)

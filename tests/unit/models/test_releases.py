@@ -239,7 +239,7 @@ def test_what_a_table_lacks_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
         "1 row replaced an earlier one of the same slot",
     ):
         assert f"note: {text}" in shown
-    assert "chosen by the smallest log score of the measurements" in shown
+    assert "(smallest log score on held-out blocks; --json has the others)" in shown
     assert "errors are what the model expects of itself" in shown
 
 

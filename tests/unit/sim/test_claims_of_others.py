@@ -87,7 +87,7 @@ def test_programs_read_it_too(install: Install, capsys: pytest.CaptureFixture[st
     install("crowd-extras", SOURCE, schemes=SCHEMES)
     file = tmp_path / "runs.csv"
     words = tiny_words("raw,honest,uniform,non-private", "--window", "10", "--out", str(file))
-    assert main(words) == 0
+    assert main([*words, "--wide"]) == 0
     text = capsys.readouterr().out
     assert main([*words, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
@@ -100,8 +100,12 @@ def test_programs_read_it_too(install: Install, capsys: pytest.CaptureFixture[st
     for row in content["results"]:
         assert f"promise of {row['scheme']}: {row['promise']}\n" in text
     assert content["notes"]
-    printed = [line for line in text.splitlines() if line.startswith("note: ")]
-    assert sorted(printed) == sorted(f"note: {note}" for note in content["notes"])
+    printed = [line for line in text.splitlines() if line.startswith(("note: ", "warning: "))]
+    assert sorted(line.partition(": ")[2] for line in printed) == sorted(content["notes"])
+    assert main(words) == 0
+    short = capsys.readouterr().out
+    for row in content["results"][:2]:
+        assert f"promise of {row['scheme']}: {row['promise']}\n" in short, "whose claim it is, and what it is, stays"
     with file.open(newline="", encoding="utf-8") as lines:
         claims = {row["scheme"]: row["claimed_by"] for row in csv.DictReader(lines)}
     assert claims == {"raw": "crowd-extras", "honest": "crowd-extras", "uniform": "", "non-private": ""}

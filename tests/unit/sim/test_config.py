@@ -400,10 +400,9 @@ def test_every_result_says_what_the_observation_noise_alone_costs() -> None:
     assert filtered.are == pytest.approx(record.are[:3].mean())
     assert (alone.observation_noise.are, alone.observation_noise.total_error) == (together.are, together.total_error)
     assert alone.notes[-1] == (
-        f"the observation noise alone costs ARE {filtered.are:.3g} and total error {filtered.total_error:.3g}: the "
-        "error of non-private, a filter with the same process model that hears its neighbours' exact counts, in 3 runs "
-        f"of 5; all servers' exact counts together, without a filter, have ARE {together.are:.3g} and total error "
-        f"{together.total_error:.3g}."
+        f"the observation noise alone costs ARE {filtered.are:.3g} and total error {filtered.total_error:.3g} where a "
+        f"filter hears the exact counts of its neighbours (non-private), and ARE {together.are:.3g} and total error "
+        f"{together.total_error:.3g} where the counts of all servers are added up, in 3 runs of 5."
     )
     assert_same_records(both["uniform"], alone["uniform"])
 
@@ -422,15 +421,19 @@ def test_the_line_on_the_observation_noise_begins_with_the_error_of_non_private(
     for filtered in (Errors(0.4, 0.05), Errors(0.4, 0.5)):
         text = observation_note(ObservationNoise.of(Errors(0.2, 0.1), filtered, 3), 3)
         error = f"ARE 0.4 and total error {filtered.total_error}"
-        assert text.startswith(f"the observation noise alone costs {error}: the error of non-private, a")
-        assert text.endswith("exact counts together, without a filter, have ARE 0.2 and total error 0.1.")
+        assert text.startswith(
+            f"the observation noise alone costs {error} where a filter hears the exact counts of its "
+        )
+        assert text.endswith("ARE 0.2 and total error 0.1 where the counts of all servers are added up.")
     partitioned = observation_note(ObservationNoise.of(Errors(0.0, 2.8e-17), Errors(0.4, 0.05), 3), 3)
-    assert partitioned.endswith("that hears its neighbours' exact counts."), "2.8e-17 is nobody's error"
-    assert "costs ARE 0 and total error 0.25:" in observation_note(
+    assert partitioned.endswith("and nothing where the counts of all servers are added up."), (
+        "2.8e-17 is nobody's error"
+    )
+    assert "costs ARE 0 and total error 0.25 where" in observation_note(
         ObservationNoise.of(Errors(0.0, 0.0), Errors(2.8e-17, 0.25), 3), 3
     )
     wrong = observation_note(ObservationNoise.of(Errors(0.3, 0.1), Errors(0.4, 0.05), 3), 3, 0.5)
-    assert wrong.endswith("total error 0.1; part of it is due to public shares that are wrong (composition 0.5).")
+    assert wrong.endswith("are added up; part of it is due to public shares that are wrong (composition 0.5).")
     empty = observation_note(ObservationNoise.of(Errors(0.2, None), Errors(None, None), 3), 3)
     assert "costs no defined error: the error of non-private" in empty
     assert empty.endswith("have ARE 0.2.")

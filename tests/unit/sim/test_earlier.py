@@ -102,7 +102,7 @@ def test_the_correlation_of_regions_is_kept(tmp_path: Path) -> None:
     model = fit_releases(releases, made_with=old, out=tmp_path / "new.toml", source="ours")
     assert model.region_correlation == read_model(tmp_path / "new.toml").region_correlation == 0.31
     assert model.in_common == read_model(tmp_path / "new.toml").in_common == InCommon(0.7, 0.2, 0.1)
-    assert [note for note in model.notes if "the correlation of two regions, 0.31, is that of old.toml" in note]
+    assert [note for note in model.notes if "the correlation of two regions (0.31) was taken from old.toml" in note]
     undone = table(tmp_path / "undone.csv", days_of_seven, 210, 60, noise=30.0, timed=False, measured=False)
     assert fit_releases(undone, made_with=old, source="ours").region_correlation == 0.31
     assert (

@@ -180,7 +180,9 @@ def test_fit_refuses_a_season_that_was_not_seen_twice(series: Path, capsys: pyte
     assert main(["fit", str(series), "--source", "x", "--season", "week"]) == 0
     out = capsys.readouterr().out
     assert "note:" not in out
-    assert "chosen by the smallest CRPS" in out, "the errors in the table are not what decided"
+    assert "chosen: season week, " in out
+    assert "(smallest CRPS on held-out blocks; --json has the others)" in out, "errors in the table did not decide"
+    assert "held out and predicted from the part of the span before them" in out
     model = dpcrowd.fit(series, source="x", season="week")
     (note,) = with_remarks(replace(model, notes=(), scores=replace(model.scores, coverage=0.734)), "week").notes
     assert "only 73% of the 95% intervals contained the counts that were held out" in note
@@ -414,7 +416,7 @@ def test_an_array_is_fitted_as_the_data_set_of_it() -> None:
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (counts, {"gaps": "zero"}, "gaps is for files; of an array of counts"),
         (5, {}, "an object of type int; allowed: the path of a file"),
-        (pl.DataFrame({"hall": [1, 2]}), {}, r"with write_csv\('counts.csv'\), times first, and give the path"),
+        (pl.DataFrame({"hall": [1, 2]}), {}, "'DataFrame' has 2 slots; a model needs at least 3"),
         (counts, {"seson": 7}, "unknown option of dpcrowd.fit 'seson'. Did you mean 'season'"),
         ("counts.csv", {"seson": 7}, "unknown option of dpcrowd.fit 'seson'. Did you mean 'season'"),
     ]

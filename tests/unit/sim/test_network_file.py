@@ -63,6 +63,13 @@ def _sample(folder: Path, **settings: Any) -> Path:
     return file
 
 
+def _without_turnover(file: Path) -> Path:
+    """Make it a file of an earlier version, which states no turnover."""
+    kept = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("turnover")]
+    file.write_text("\n".join(kept), encoding="utf-8")
+    return file
+
+
 def test_a_plan_of_a_network_has_its_settings(tmp_path: Path) -> None:
     """Otherwise a plan of a running network would be one of another network, with another promise."""
     file = _sample(tmp_path)
@@ -230,7 +237,7 @@ def test_a_simulation_says_what_the_file_states_otherwise(tmp_path: Path) -> Non
 def test_a_file_without_a_turnover_is_named_where_users_stay(tmp_path: Path) -> None:
     """A simulation whose filters know that users stay promised intervals that live servers of the file do not have."""
     counts = np.full((20, 4), 500)
-    file = _sample(tmp_path, reach="all", users="pinned")
+    file = _without_turnover(_sample(tmp_path, reach="all", users="pinned"))
     settings: dict[str, Any] = {"graph": file, "window": 10, "samples": 2}
 
     def notes(scheme: str = "relay", **more: Any) -> list[str]:
@@ -239,19 +246,20 @@ def test_a_file_without_a_turnover_is_named_where_users_stay(tmp_path: Path) -> 
 
     assert len(notes()) == 1
     assert notes(turnover=1.0) == []
-    file.write_text(file.read_text(encoding="utf-8").replace("# turnover = 0.05", "turnover = 0.05"), encoding="utf-8")
+    _sample(tmp_path, reach="all", users="pinned")
     assert notes() == []
 
 
 def test_a_plan_takes_the_turnover_of_a_file(tmp_path: Path) -> None:
-    """Whose servers know that users stay has other errors, and other samples are best."""
-    file = _sample(tmp_path, users="pinned")
+    """Whose servers know that users stay has other errors, and other samples are best; without one they do not know."""
+    file = _without_turnover(_sample(tmp_path, users="pinned"))
     text = file.read_text(encoding="utf-8").replace('name = "relay"', 'name = "relay"\nturnover = 0.02')
     levels, few = [500, 200], {"epsilons": [1.0], "advice": False}
     fresh = plan(levels, graph=file, **few)
     file.write_text(text, encoding="utf-8")
     staying = plan(levels, graph=file, **few)
     assert (fresh.request.turnover, staying.request.turnover) == (1.0, 0.02)
+    assert ["states no turnover" in " ".join(one.remarks) for one in (fresh, staying)] == [True, False]
     assert staying.error != fresh.error
     again = plan(levels, graph=write_plan(staying, tmp_path / "p.toml"), **few)
     assert (again.request.turnover, again.error) == (0.02, pytest.approx(staying.error, rel=1e-4))
@@ -329,10 +337,10 @@ def test_the_turnover_of_any_scheme_is_taken(tmp_path: Path) -> None:
     """Live servers know it with every scheme, so that a simulation without it would have other intervals."""
     file = tmp_path / "network.toml"
     text = sample_network(3, scheme="dpcrowd-w", regions=["north", "south"])
-    file.write_text(text.replace("[scheme]", "[scheme]\nturnover = 0.5"), encoding="utf-8")
+    file.write_text(text.replace("turnover = 0.05", "turnover = 0.5"), encoding="utf-8")
     config = configure("dpcrowd-w", [[500, 80]] * 30, graph=file, window=10, regions=["north", "south"])
     assert config.turnover == 0.5
     assert any("also taken from" in note and "turnover 0.5" in note for note in config.data.notes)
-    file.write_text(text, encoding="utf-8")
+    _without_turnover(file)
     notes = configure("dpcrowd-w", [[500, 80]] * 30, graph=file, window=10, regions=["north", "south"]).data.notes
     assert any("states no turnover" in note for note in notes), "its servers would not know that users stay"

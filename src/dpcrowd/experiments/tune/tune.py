@@ -392,8 +392,8 @@ def _describe(config: SimulationConfig, complete: DataSet, method: str, transiti
         origin = "public data"
     else:  # samples of likelihood are no exception: no ledger pays for them, and their noise can be drawn again
         origin = (
-            "data of your own, on which the parameters depend without any epsilon: only for public data, or people "
-            "outside the promise"
+            "data of your own; the parameters depend on them, and no epsilon pays for that, so they have to be public, "
+            "or of people outside the promise"
         )
     slots = f"{what}slots {data.first} to {data.first + data.slots - 1} of the {complete.first + complete.slots} of "
     return f"{slots}'{data.name}'{labels}; {origin}{source_of_a}"

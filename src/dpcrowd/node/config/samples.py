@@ -15,6 +15,7 @@ from typing import Literal
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.keys.pins import key_text
+from dpcrowd.schemes.base import USUAL_TURNOVER
 
 __all__ = [
     "EPSILON",
@@ -41,15 +42,11 @@ _RECORDS = {
     "lag": ("16", "relay: how many slots a record may be late"),
     "guard": ("true", "relay: whether records that are far off count less"),
     "groups": ('"off"', 'relay: "auto" lets small regions share one draw of noise'),
-    "turnover": ("1.0", "part of a server's users who are replaced per slot, if they are pinned"),
     "share_width": ("0.0", "relay: typical relative error of shares; above 0, servers learn them"),
     "meetings": ("false", "relay: whether servers sample together with others in turn, to compare learned shares"),
 }
 """The settings of relay with their defaults, and what they mean."""
-_TURNOVER_COMMENT = (
-    "#- turnover = 0.05\t# relay: state it where users stay for several slots, or intervals may be too narrow: "
-    "the part of them who are replaced per slot"
-)
+_TURNOVER = "part of a server's users who are replaced per slot; 1 where the crowd is new in every slot"
 
 
 def sample_names(servers: int) -> tuple[str, ...]:
@@ -105,12 +102,15 @@ def sample_network(
     keys         "ed25519:..." by server; default: placeholders that load, but have no private key
     endpoints    "tls/host:port" by server; default: ports of this machine from 7447 on
     interval     slots from sample to sample; None: adaptive sampling, the only kind that dpcrowd-plus has; relay has
-                 `samples`, `reach`, `lag`, `groups`, `turnover`, `share_width` and `meetings` instead, and those that
-                 are None have its defaults
+                 `samples`, `reach`, `lag`, `groups`, `share_width` and `meetings` instead, and those that are None have
+                 its defaults
+    turnover     None: 0.05 where users may stay and filters would know it: pinned users and binomial counts
     process_var  Q, one number or one per region; default: `usual_process_var`
     model        the name of a process model's file beside the network.toml, instead of process_var
     learn        whether servers learn how well the model fits; None: the default
     """
+    if turnover is None and users == "pinned" and observation == "binomial":
+        turnover = USUAL_TURNOVER
     names = sample_names(servers) if isinstance(servers, int) else tuple(servers)
     variance = usual_process_var(population, len(regions)) if process_var is None else process_var
     of_relay = {
@@ -118,7 +118,6 @@ def sample_network(
         "reach": quoted(reach) if isinstance(reach, str) else reach,
         "lag": lag,
         "groups": None if groups is None else quoted(groups),
-        "turnover": turnover,
         "share_width": share_width,
         "meetings": None if meetings is None else str(meetings).lower(),
     }
@@ -138,8 +137,9 @@ def sample_network(
         regions_per_slot=_unless("regions_per_slot", regions_per_slot, 1),
         correlation=_unless("correlation", correlation, 1.0),
         scheme=quoted(scheme),
-        schedule=_records(of_relay, may_stay=users == "pinned") if scheme == "relay" else _schedule(interval),
+        schedule=_records(of_relay) if scheme == "relay" else _schedule(interval),
         others=_ADAPTIVE if scheme == "relay" else _records({}),
+        turnover=f"{'#+ turnover = 1.0' if turnover is None else f'turnover = {turnover!r}'}\t# {_TURNOVER}",
         process_var=f"{'' if model is None else '#+ '}process_var = {_numbers(variance)}",
         model=f"{'#+ ' if model is None else ''}model = {quoted(model or 'model.toml')}",
         learn="#+ learn = true" if learn is None else f"learn = {str(learn).lower()}",
@@ -276,18 +276,12 @@ def _schedule(interval: int | None) -> str:
     )
 
 
-def _records(values: Mapping[str, object], *, may_stay: bool = False) -> str:
-    """Return the settings of relay; those that are missing or None as comments of the advanced sample.
-
-    may_stay  whether users may stay at a server for several slots
-    """
-    lines = [
+def _records(values: Mapping[str, object]) -> str:
+    """Return the settings of relay; those that are missing or None as comments of the advanced sample."""
+    return "\n".join(
         f"#+ {name} = {default}\t# {text}" if values.get(name) is None else f"{name} = {values[name]}\t# {text}"
         for name, (default, text) in _RECORDS.items()
-    ]
-    if may_stay and values.get("turnover") is None:
-        lines.append(_TURNOVER_COMMENT)
-    return "\n".join(lines)
+    )
 
 
 def _ring(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -305,13 +299,12 @@ def _template(name: str) -> Template:
 
 
 def _format_sample(text: str, advanced: bool) -> str:
-    """Return a sample with its comments in one column; lines of the advanced sample (#+) become comments, and so do
-    those of the other one (#-)."""
+    """Return a sample with its comments in one column; lines of the advanced sample (#+) become comments."""
     lines = []
     for line in text.splitlines():
-        if line.startswith("#-" if advanced else "#+"):
+        if not advanced and line.startswith("#+"):
             continue
-        bare = line.replace("#+", "#", 1).replace("#-", "#", 1) if line.startswith("#") else line
+        bare = line.replace("#+", "#", 1) if line.startswith("#") else line
         setting, tab, comment = bare.partition("\t# ")  # `quoted` leaves no tab in a value
         lines.append(f"{setting:<{_COLUMN}}  # {comment}" if tab else setting)
     return "\n".join(lines).rstrip() + "\n"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -169,8 +169,11 @@ def counts_from_array(
     process_var: object | None = None,
     regions: Sequence[str] | None = None,
     round_counts: bool = False,
+    times: Iterable[object] | None = None,
 ) -> FixedData:
     """Return a data set from counts (T,) or (T, d) in memory; `regions` names the columns.
+
+    times  the label of each slot, as in the first column of a file: dates, times, or texts such as "2026-11-16"
 
     >>> data = counts_from_array([[40, 7], [42, 5], [39, 9]], regions=["hall", "garden"])
     >>> data.slots, data.regions, data.truth(np.random.default_rng(0))[0].tolist()
@@ -180,7 +183,10 @@ def counts_from_array(
     array = np.asarray(counts)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iuf":
-        raise BadInput(f"counts must be numbers of shape (T,) or (T, d); given {array.dtype}{array.shape}.")
+        what = f"no numbers, in shape {array.shape}" if not array.size else f"{array.dtype} in shape {array.shape}"
+        raise BadInput(
+            f"counts must be numbers of shape (T,) or (T, d), with at least one slot and one region; given {what}."
+        )
     wrong = np.argwhere(~((array >= 0) & (array <= 2**53)))
     if len(wrong):
         slot, region = wrong[0].tolist()
@@ -197,6 +203,7 @@ def counts_from_array(
             f"{counted(len(names), 'region name')} {'was' if len(names) == 1 else 'were'} given for "
             f"{counted(array.shape[1], 'column')}; give each column its own name."
         )
+    labels = None if times is None else _labels_of(list(times), len(array))
     length = checked_slots(slots, len(array), "the array")
     values = rounded[:length].astype(np.int64)
     model, change_var, note = series_model(values, process_var, "the array")
@@ -208,8 +215,16 @@ def counts_from_array(
         tuning=Tuning(),
         notes=(note,),
         change_var=change_var,
+        slot_labels=None if labels is None else labels[:length],
         counts=values,
     )
+
+
+def _labels_of(times: list[object], slots: int) -> tuple[str, ...]:
+    """Return the labels of an array's slots, checked as those of a file."""
+    if len(times) != slots:
+        raise BadInput(f"{counted(len(times), 'time')} for {counted(slots, 'slot')} of the array; give one per slot.")
+    return read_labels(Table("times", ("time",), [[time] for time in times], range(slots), "slot"), 0)
 
 
 def array_names(number: int) -> tuple[str, ...]:

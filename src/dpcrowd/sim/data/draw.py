@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from dpcrowd.plugins import find_plugin, installed
 from dpcrowd.sim.data.checkins import CheckIns, checkins_from_table, is_checkins
 from dpcrowd.sim.data.counts import PUBLISHED, counts_from_table, published
 from dpcrowd.sim.data.dataset import DataSet
+from dpcrowd.sim.data.frames import FRAME, is_frame, table_of_frame
 from dpcrowd.sim.data.gaps import check_gaps
 from dpcrowd.sim.data.gowalla import GOWALLA, gowalla
 from dpcrowd.sim.data.long_counts import check_columns, counts_from_long_table, is_long
@@ -28,7 +30,7 @@ from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import GIVEN_BY_HAND, believed
 from dpcrowd.sim.data.shares import draw_composition, draw_shares, is_partition, normalised
 from dpcrowd.sim.data.synthetic import linear, multi_linear, select_regions
-from dpcrowd.sim.data.tables import read_table
+from dpcrowd.sim.data.tables import Table, read_table
 
 __all__ = ["NAMES", "PAPER_SETS", "RunData", "draw_run", "is_count_file", "load"]
 
@@ -50,7 +52,7 @@ class RunData:
 
 
 def load(
-    name_or_path: str | os.PathLike[str],
+    name_or_path: Any,
     *,
     slots: int | None = None,
     process_var: object | None = None,
@@ -61,7 +63,8 @@ def load(
     regions: Sequence[str] | None = None,
     header: bool | None = None,
 ) -> DataSet:
-    """Return a data set by name (one that `dpcrowd data` lists, or a plug-in's) or from a CSV or Parquet file.
+    """Return a data set by name (one that `dpcrowd data` lists, or a plug-in's), from a CSV or Parquet file, or from a
+    DataFrame of pandas or polars, whose columns are those of a file.
 
     slots         use only this many slots, from the first on
     process_var   Q of the filters' model: a number, (d,) or (d, d)
@@ -79,6 +82,20 @@ def load(
     (50, ('region-1', 'region-3'))
     """
     check_switches(round_counts=round_counts, header=header)
+    if is_frame(name_or_path):
+        for option, value in (("header", header), ("data_dir", data_dir)):
+            if value is not None:
+                raise BadInput(f"{option} is for files; leave it out with a DataFrame.")
+        return _from_table(
+            table_of_frame(name_or_path),
+            FRAME.split()[-1],
+            slots,
+            process_var,
+            slot_length,
+            round_counts,
+            gaps,
+            regions,
+        )
     name = _text_of(name_or_path)
     fills = check_gaps(gaps) == "zero"
     if name in NAMES:
@@ -105,15 +122,29 @@ def load(
         error = unknown_name("data set", name, [*NAMES, *installed("data set")])
         raise BadInput(f"{error} The path of a CSV or Parquet file is allowed too.")
     table = read_table(_existing(path), header=header)
+    return _from_table(table, name, slots, process_var, slot_length, round_counts, gaps, regions)
+
+
+def _from_table(
+    table: Table,
+    name: str,
+    slots: int | None,
+    process_var: object | None,
+    slot_length: str | float | None,
+    round_counts: bool,
+    gaps: str,
+    regions: Sequence[str] | None,
+) -> DataSet:
+    """Return the data set of a table of check-ins or of counts."""
     if is_checkins(table):
-        if fills:
+        if check_gaps(gaps) == "zero":
             raise BadInput(f"gaps={gaps} is for files of counts; a slot without check-ins counts as 0. Leave it out.")
         length = "1d" if slot_length is None else slot_length
         return checkins_from_table(
             table, name, slot_length=length, slots=slots, process_var=process_var, regions=regions
         )
     if slot_length is not None:
-        raise BadInput(f"a slot length was given, but {path.name} has counts; leave it out (it is for check-ins).")
+        raise BadInput(f"a slot length was given, but {table.file} has counts; leave it out (it is for check-ins).")
     check_columns(table)
     read = counts_from_long_table if is_long(table) else counts_from_table
     return read(
@@ -121,21 +152,12 @@ def load(
     )
 
 
-def frame_hint(data: object) -> str:
-    """Return what to do with a table of pandas or polars; nothing of other objects."""
-    write = next((name for name in ("to_csv", "write_csv") if hasattr(data, name)), None)
-    if write is None:
-        return ""
-    return f" Write the table to a file with {write}('counts.csv'), times first, and give the path of the file."
-
-
 def _text_of(name_or_path: str | os.PathLike[str]) -> str:
     """Return a name or path as text; refuse anything else, which Python would call a wrong path."""
     if not isinstance(name_or_path, str | os.PathLike):
         raise BadInput(
             f"data were given as an object of type {type(name_or_path).__name__}; allowed: the name of a data set, the"
-            " path of a CSV or Parquet file, a loaded data set, or an array of counts with a row per slot."
-            f"{frame_hint(name_or_path)}"
+            " path of a CSV or Parquet file, a DataFrame, a loaded data set, or an array of counts with a row per slot."
         )
     return os.fspath(name_or_path)
 
@@ -148,9 +170,13 @@ def _refuse_options_of_files(name: str, gaps: str, header: bool | None) -> None:
         raise BadInput(f"a header is for files, but '{name}' is a data set; leave it out (--header, --no-header).")
 
 
-def is_count_file(name_or_path: str | os.PathLike[str], header: bool | None = None) -> bool:
-    """Whether this is the path of a file of counts, which are in slots already; `header` as of `load`."""
+def is_count_file(name_or_path: Any, header: bool | None = None) -> bool:
+    """Whether this is the path of a file of counts, which are in slots already, or such a DataFrame; `header` as of
+    `load`.
+    """
     check_switches(header=header)
+    if is_frame(name_or_path):
+        return not is_checkins(table_of_frame(name_or_path))
     name, path = os.fspath(name_or_path), Path(name_or_path)
     known = name in PACKAGED or name == GOWALLA or name in PAPER_SETS
     return not known and path.is_file() and not is_checkins(read_table(path, header=header))

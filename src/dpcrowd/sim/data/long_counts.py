@@ -39,8 +39,15 @@ def is_long(table: Table) -> bool:
 
 
 def check_columns(table: Table) -> None:
-    """Refuse a table of releases, and one by slot and region with a column too many: several rows share a slot."""
+    """Refuse a table of shares or of releases, and one by slot and region with a column too many: several rows share a
+    slot.
+    """
     titles = [title.lower() for title in table.header]
+    if {"server", "share"} <= set(titles) <= {"server", "region", "share"}:
+        raise BadInput(
+            f"{table.file} has the columns {', '.join(table.header)}: it is a file of shares, and counts are needed. "
+            "Shares are given as --shares FILE (in Python: shares=)."
+        )
     if {"slot", "region", "estimate"} <= set(titles):
         raise BadInput(
             f"{table.file} has the columns slot, region and estimate: it looks like a table of releases, and counts "

@@ -15,6 +15,8 @@ from dpcrowd.errors import BadInput
 __all__ = ["ENVIRONMENT", "cache_dir", "find_published", "search_path"]
 
 ENVIRONMENT = "DPCROWD_DATA"
+BESIDE = Path("..", "shared", "data")
+"""Where developers have the public series; no place that a message names."""
 
 
 def cache_dir() -> Path:
@@ -33,7 +35,7 @@ def search_path(data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
     if data_dir is not None:
         return [Path(data_dir)]
     from_environment = os.environ.get(ENVIRONMENT)
-    folders = [Path("data"), Path("..", "shared", "data"), cache_dir()]
+    folders = [Path("data"), BESIDE, cache_dir()]
     return [Path(from_environment), *folders] if from_environment else folders
 
 
@@ -50,12 +52,12 @@ def find_published(
             return folder
         if (folder / file).is_file():
             return folder / file
-    looked = ", ".join(str(folder) for folder in folders)
+    looked = ", ".join(str(folder) for folder in folders if folder != BESIDE)
     if remedy is None:
         remedy = f"Get it from its publisher with 'dpcrowd data {name}'"
         if data_dir is not None:
             remedy += f", without --data-dir (--out {data_dir} puts it there)"
     raise BadInput(
-        f"data set '{name}' needs {file}, which is not in: {looked}. {remedy}, or set {ENVIRONMENT} to the folder "
-        "that has it."
+        f"data set '{name}' needs {file}, which is not in: {looked}. {remedy}, or name the folder that has it: "
+        f"--data-dir (data_dir= in Python), or the environment variable {ENVIRONMENT}."
     )

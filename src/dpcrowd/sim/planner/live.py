@@ -14,6 +14,7 @@ import numpy as np
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.base import USUAL_TURNOVER
 from dpcrowd.schemes.prediction import PublicFacts, best_samples
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.planner.predict import predict
@@ -34,13 +35,19 @@ class RelaySettings:
 
 
 def settings_of_ring(
-    servers: int, level: Sequence[float], process_var: float | Sequence[float], window: int, epsilon: float
+    servers: int,
+    level: Sequence[float],
+    process_var: float | Sequence[float],
+    window: int,
+    epsilon: float,
+    turnover: float = USUAL_TURNOVER,
 ) -> RelaySettings:
     """Return the recommended settings for servers in a ring, among which the users are divided in equal parts.
 
     level        expected people per slot, one number per region
     process_var  Q: one number for all regions, or one per region
     window       w, the length of the window in slots
+    turnover     the part of a server's users who are replaced per slot
     """
     levels = read_levels([max(value, 1.0) for value in level], process_var)
     if servers == 1:
@@ -52,6 +59,7 @@ def settings_of_ring(
             phases=lambda _samples: np.zeros(1, dtype=np.int64),
             observation="binomial",
             level=np.array(levels.level),
+            turnover=turnover,
         )
         return RelaySettings(best_samples(facts), "all")
     request = PlanRequest(
@@ -63,6 +71,7 @@ def settings_of_ring(
         shares=(1.0 / servers,) * servers,
         observation="binomial",
         hops_per_slot="all",
+        turnover=turnover,
         lag=LAG,
     )
     prediction = predict(request)

@@ -19,6 +19,7 @@ from dpcrowd.errors import BadInput, counted, unknown_name
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SECOND, duration_text
 from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.base import USUAL_TURNOVER
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.adopted import adopt_model
 from dpcrowd.sim.configure import SharesLike
@@ -256,7 +257,7 @@ def plan(
     settings     epsilon, window, horizon, servers, density, dynamic, users, observation, hops_per_slot, lag, seed,
                  servers_per_slot, regions_per_slot, correlation, turnover: as in `dpcrowd.simulate`; hops_per_slot is
                  "all" by default if the slot is known and has 1 s or more, since live servers forward records at once;
-                 turnover is 1 by default, as in live servers
+                 turnover is 1 for a network.toml that states none, as for its servers
 
     >>> result = plan({"north": 5000, "south": 800}, process_var=400, servers=8, density=0.5, window=50)
     >>> [region.region for region in result.regions], result.samples > 0
@@ -283,7 +284,7 @@ def plan(
         without += ["turnover"] if (settings.get("users"), settings.get("observation")) not in _OF_PEOPLE else []
         arguments, remarks = adopt_settings(file, arguments, without)
         level, other_regions = name_levels(level, file)
-        remarks += other_regions
+        remarks += [*other_regions, *_adopt_turnover(arguments, file)]
     remarks += [*model_remarks, *_adopt_slot(arguments, fitted)]
     width = adopt_share_width(share_width, file, arguments)
     samples, reach, process_var = (arguments.pop(name) for name in ("samples", "reach", "process_var"))
@@ -298,6 +299,7 @@ def plan(
     values = {name: value for name, value in arguments.items() if value is not None}
     values = _defaults(_is_of_paper(data), values.get("slot")) | values
     request = with_meetings(PlanRequest(levels=levels, graph=os.fspath(graph), **values), width, reach)
+    request = replace(request, turnover=config_of(request).turnover)
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
     if fitted is not None:
@@ -338,6 +340,18 @@ _RANGES = {
     "slot": "slot that fits into the promise",
     "servers": "number of servers up to 500",
 }
+
+
+def _adopt_turnover(arguments: dict[str, Any], file: NetworkFile) -> list[str]:
+    """Take users for new in every slot where a network.toml states no turnover, as its servers do, and say so."""
+    people = (arguments.get("users"), arguments.get("observation")) in _OF_PEOPLE
+    if arguments.get("turnover") is not None or file.scheme is None or not people:
+        return []
+    arguments["turnover"] = 1.0
+    return [
+        f"'{file.path}' states no turnover, so its servers take deviations from their shares for new ones in every "
+        f"slot, and so does this plan. Where users stay, give turnover={USUAL_TURNOVER:g}, and state it in [scheme]."
+    ]
 
 
 def _check_settings(settings: dict[str, Any]) -> None:

@@ -361,8 +361,8 @@ class PlanRequest:
 
     shares    as there, or "equal": equal parts, so that every user is at one server; by region: one tuple per server
     slot      seconds; None: unknown, and nothing is said per day
-    turnover  the part of a server's pinned users who are replaced per slot, as the filters of the network know it; 1 as
-              in live servers by default: deviations from a share are taken for fresh in every slot
+    turnover  the part of a server's pinned users who are replaced per slot, as the filters of the network know it; 1:
+              deviations from a share are fresh in every slot; None: 0.05 where users may stay, as in simulations
     meetings  whether schedules let servers meet in turn, since they learn shares
     """
 
@@ -384,7 +384,7 @@ class PlanRequest:
     regions_per_slot: int = 1
     correlation: float = 1.0
     slot: float | None = None
-    turnover: float = 1.0
+    turnover: float | None = None
     meetings: bool = False
 
     def __post_init__(self) -> None:
@@ -480,6 +480,7 @@ class PlanRequest:
         """
         assert self.slot is not None
         factor = seconds / self.slot
+        turnover = self.config().turnover if self.turnover is None else self.turnover
 
         def shorter(length: int | None) -> int | None:
             return None if length is None else max(1, math.ceil(length / factor - 1e-9))
@@ -490,7 +491,7 @@ class PlanRequest:
             levels=self.levels.in_longer_slots(factor),
             window=shorter(self.window),
             horizon=shorter(self.horizon),
-            turnover=1.0 - (1.0 - self.turnover) ** factor,
+            turnover=1.0 - (1.0 - turnover) ** factor,
         )
 
 

@@ -23,6 +23,12 @@ from dpcrowd.sim.planner.solve import duration_text
 __all__ = ["missing_for_init", "toml_text", "write_plan"]
 
 
+_TURNOVER = (
+    "turnover: the part of a server's users who are replaced per slot. Give your own (--turnover) where you know it; 1 "
+    "where the crowd is new in every slot."
+)
+
+
 def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
     """Return the text of the file; the path of a process model is relative to `folder`, where the file will be."""
     request, guarantee = plan.request, plan.guarantee
@@ -43,6 +49,8 @@ def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
         lines.append(f"# Shares are placeholders, too: random numbers ({request.shares}). Give each server its own.")
     elif request.shares == EQUAL:
         lines.append("# Shares are equal parts, by default. Give each server its own where you know better.")
+    if _may_stay(plan):
+        lines.append(f"# {_TURNOVER}")
     process, remark = _process(plan, folder)
     lines += [] if remark is None else [f"# {remark}"]
     network: dict[str, Any] = {} if request.slot is None else {"slot": duration_text(request.slot)}
@@ -70,7 +78,7 @@ def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
             "samples": plan.samples,
             "reach": plan.reach,
             "lag": request.lag,
-            **({} if request.turnover == 1.0 else {"turnover": request.turnover}),
+            **({"turnover": request.turnover} if _may_stay(plan) else {}),
             **({"groups": "auto"} if _has_groups(plan) else {}),
             **({} if plan.share_width is None else {"share_width": plan.share_width}),
             **({"meetings": True} if request.meetings else {}),
@@ -122,6 +130,11 @@ def write_plan(plan: NetworkPlan, path: str | Path) -> Path:
     with refuse_failed_write(file):
         file.write_text(toml_text(plan, file.absolute().parent), encoding="utf-8")
     return file
+
+
+def _may_stay(plan: NetworkPlan) -> bool:
+    """Whether users may stay at a server for several slots, and filters would know it."""
+    return plan.guarantee.users == "pinned" and plan.observation == "binomial"
 
 
 def _has_groups(plan: NetworkPlan) -> bool:

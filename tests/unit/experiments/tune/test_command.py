@@ -163,7 +163,7 @@ def test_both_methods_say_that_no_epsilon_covers_data_of_your_own(
 ) -> None:
     """The samples of likelihood are drawn from the counts and paid by nobody: a Q that is taken for free leaks them."""
     assert main(_words("--scheme", "dpcrowd", "--method", method, "--out", "t.toml")) == 0
-    warning = "on which the parameters depend without any epsilon: only for public data, or people outside the promise"
+    warning = "no epsilon pays for that, so they have to be public, or of people outside the promise"
     assert warning in capsys.readouterr().out
     assert warning in (folder / "t.toml").read_text(encoding="utf-8")
 
@@ -269,7 +269,7 @@ def test_what_it_says_of_releases_is_true(folder: Path, capsys: pytest.CaptureFi
     assert main(["tune", "--help"]) == 0
     assert "`dpcrowd fit --releases` fits a model on them" in " ".join(capsys.readouterr().out.split())
     tuned = read_tuned_of(_words("--scheme", "dpcrowd"), capsys)
-    assert tuned.on.endswith("only for public data, or people outside the promise")
+    assert tuned.on.endswith("so they have to be public, or of people outside the promise")
 
 
 def read_tuned_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> Tuned:

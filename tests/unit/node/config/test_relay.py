@@ -120,7 +120,8 @@ def test_a_reach_that_is_not_given_is_what_plan_recommends() -> None:
     """In a large network records to every server cost many times the bytes; whoever finds another reach is refused."""
     plain = network_of(relay_tables(20))
     scheme = relay_of(plain)
-    planned = plan(1000.0, process_var=100.0, servers=20, graph="ring", window=100, hops_per_slot="all", epsilons=[1.0])
+    settings = {"servers": 20, "graph": "ring", "window": 100, "hops_per_slot": "all", "epsilons": [1.0]}
+    planned = plan(1000.0, process_var=100.0, turnover=1.0, **settings)  # the file states none
     assert planned.reach == scheme.max_hops == 9
     stated = network_of(relay_tables(20, samples=scheme.samples, reach=9))
     assert digest(plain) == digest(stated) == digest(network_of(relay_tables(20, samples=scheme.samples)))

@@ -109,17 +109,16 @@ def test_basic_and_advanced_sample_mean_the_same() -> None:
     assert digest(parse_network(sample_network(4))) == digest(parse_network(sample_network(4, advanced=True)))
 
 
-def test_a_sample_of_relay_says_what_to_do_where_users_stay() -> None:
-    """Operators would not learn that intervals are too narrow if nobody states how long users stay."""
-    basic, advanced = (sample_network(3, scheme="relay", samples=4, advanced=more) for more in (False, True))
-    assert "\n# turnover = 0.05  " in basic
-    assert "\n# turnover = 1.0  " in advanced
-    assert "turnover = 0.05" not in advanced
-    assert "turnover" not in sample_network(3, scheme="relay", samples=4, users="roaming")
-    stated = sample_network(3, scheme="relay", samples=4, turnover=0.2)
-    assert "\nturnover = 0.2  " in stated
-    assert "# turnover" not in stated
-    assert "turnover" not in sample_network(3)
+def test_a_sample_states_the_turnover_where_users_may_stay() -> None:
+    """Filters that take users for new in every slot have intervals that are too narrow where they stay."""
+    for text in (sample_network(3, scheme=name, advanced=more) for name in ("relay", "dpcrowd-w") for more in (0, 1)):
+        assert "\nturnover = 0.05  " in text
+        assert "1 where the crowd is new in every slot" in text
+        assert parse_network(text).setting("server-1").turnover == 0.05
+    for other in ({"users": "roaming"}, {"observation": "paper"}):
+        assert "turnover" not in sample_network(3, scheme="relay", samples=4, **other)
+        assert "\n# turnover = 1.0  " in sample_network(3, scheme="relay", samples=4, advanced=True, **other)
+    assert "\nturnover = 0.2  " in sample_network(3, scheme="relay", samples=4, turnover=0.2)
 
 
 def _leaves(raw: Any, path: str = "") -> set[str]:

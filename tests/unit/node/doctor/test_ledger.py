@@ -116,7 +116,8 @@ def test_a_horizon_that_is_over_and_a_new_one(net: Path) -> None:
 
 def _roaming(net: Path) -> None:
     path = net / "network.toml"
-    path.write_text(path.read_text().replace("[guarantee]", '[guarantee]\nusers = "roaming"'), encoding="utf-8")
+    text = path.read_text().replace("[guarantee]", '[guarantee]\nusers = "roaming"')
+    path.write_text(text.replace("turnover = 0.05", "turnover = 1.0"), encoding="utf-8")  # of users who stay
 
 
 def test_a_horizon_of_roaming_users_that_is_over(net: Path) -> None:

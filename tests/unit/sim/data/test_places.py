@@ -34,6 +34,8 @@ def test_order_of_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(BadInput, match=r"needs flu\.csv.*dpcrowd data flu.*DPCROWD_DATA") as caught:
         load("flu")
     assert "\n" not in str(caught.value)
+    assert "--data-dir (data_dir= in Python)" in str(caught.value)
+    assert "shared" not in str(caught.value), "a folder that only developers have"
     save(tmp_path / "cache" / "dpcrowd", 1)
     assert first_count() == 1
     save(tmp_path / "shared" / "data", 2)
