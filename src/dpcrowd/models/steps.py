@@ -25,7 +25,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.models.estimate import Fitted, fit_series
 from dpcrowd.models.season import SeasonKind, SlotTimes, seasons_seen
 
-__all__ = ["Step", "fit_after_step", "step_of"]
+__all__ = ["LevelStep", "fit_after_step", "step_of"]
 
 _BLOCKS = 20
 _FEWEST = 3 * _BLOCKS  # slots
@@ -36,7 +36,7 @@ _NOBODY = 1e-3
 
 
 @dataclass(frozen=True)
-class Step:
+class LevelStep:
     """A step of the level.
 
     begin   the first slot that is certainly after it
@@ -58,7 +58,7 @@ class Step:
 
 def fit_after_step(
     counts: Floats, times: SlotTimes | None, season: SeasonKind, first: int = 0
-) -> tuple[Fitted, Step | None]:
+) -> tuple[Fitted, LevelStep | None]:
     """Fit a model as `fit_series` does, on the counts after a step, if there is one; the step is returned, too."""
     fitted = fit_series(counts, None, times, season, first)
     step = step_of(counts, fitted.expected)
@@ -72,12 +72,12 @@ def fit_after_step(
     return fit_series(rest, None, later, season, first + step.begin), step
 
 
-def step_of(counts: Floats, expected: Floats) -> Step | None:
+def step_of(counts: Floats, expected: Floats) -> LevelStep | None:
     """Return the step of counts (T, d) beside what a model expects of them, (T, d); None: there is no clear one.
 
     >>> counts = np.where(np.arange(200) < 60, 90.0, 30.0)[:, None] + np.arange(200)[:, None] % 3
     >>> step_of(counts, np.full((200, 1), 40.0))
-    Step(begin=70, change=0.34...)
+    LevelStep(begin=70, change=0.34...)
     >>> step_of(100.0 * 1.01 ** np.arange(200)[:, None], np.full((200, 1), 300.0)) is None
     True
     """
@@ -108,7 +108,7 @@ def step_of(counts: Floats, expected: Floats) -> Step | None:
     if size < _LEAST_CHANGE:
         return None
     risen = (weight * change).sum() > 0.0
-    return Step(int(edges[place + 1]), size if risen else 1.0 / size)
+    return LevelStep(int(edges[place + 1]), size if risen else 1.0 / size)
 
 
 def _left(people: Floats, usual: Floats, design: Floats) -> float:

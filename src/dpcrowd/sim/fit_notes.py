@@ -12,7 +12,7 @@ from dpcrowd.filters import ProcessModel
 from dpcrowd.models.estimate import LEAST_SCORED
 from dpcrowd.models.model import Model
 from dpcrowd.models.season import SeasonKind
-from dpcrowd.models.steps import Step
+from dpcrowd.models.steps import LevelStep
 from dpcrowd.models.trend import trend_of
 
 __all__ = ["LEAST_COVERAGE", "count_notes", "step_note", "with_remarks"]
@@ -95,7 +95,7 @@ def count_notes(counts: Floats, regions: Sequence[str], process: ProcessModel) -
     return [note for note in notes if note is not None]
 
 
-def step_note(step: Step) -> str:
+def step_note(step: LevelStep) -> str:
     """Return what was done about counts that have stepped to another level."""
     return (
         f"{step.text}: the model is fitted on the slots from {step.begin} on, since those before it say nothing of the "

@@ -435,8 +435,8 @@ def test_the_line_on_the_observation_noise_begins_with_the_error_of_non_private(
     wrong = observation_note(ObservationNoise.of(Errors(0.3, 0.1), Errors(0.4, 0.05), 3), 3, 0.5)
     assert wrong.endswith("are added up; part of it is due to public shares that are wrong (composition 0.5).")
     empty = observation_note(ObservationNoise.of(Errors(0.2, None), Errors(None, None), 3), 3)
-    assert "costs no defined error: the error of non-private" in empty
-    assert empty.endswith("have ARE 0.2.")
+    assert "costs no defined error where a filter hears" in empty
+    assert empty.endswith("ARE 0.2 where the counts of all servers are added up.")
 
 
 def test_a_run_that_would_take_long_is_not_repeated_for_the_observation_noise(monkeypatch: pytest.MonkeyPatch) -> None:
