@@ -127,11 +127,13 @@ class RegionEvidence:
     values    number of innovations, without those of sums
     coverage  share of them within `BOUND`; NaN where there are none
     fullest   number of innovations in the slot that has most of them
+    since     the first slot that they may be of
     """
 
     values: Ints
     coverage: Floats
     fullest: Ints
+    since: int = 0
 
 
 @dataclass(frozen=True)
@@ -254,6 +256,7 @@ class _RegionBlocks:
 
     def add(self, sums: _SlotSums) -> None:
         number = sums.slot // self._size
+        self._forget_after(number)
         if self._blocks and self._blocks[-1].number == number:
             block = self._blocks[-1]
             block.values, block.inside = block.values + sums.values, block.inside + sums.inside
@@ -263,8 +266,14 @@ class _RegionBlocks:
 
     def remove(self, sums: _SlotSums) -> None:
         """Take back what the last slot added; `fullest` may stay too large, which is safe."""
+        self._forget_after(sums.slot // self._size)
         block = self._blocks[-1]
         block.values, block.inside = block.values - sums.values, block.inside - sums.inside
+
+    def _forget_after(self, number: int) -> None:
+        """Forget blocks of later slots, which the slots of this block will follow once more."""
+        while self._blocks and self._blocks[-1].number > number:
+            self._blocks.pop()
 
     def forget(self, slot: int, window: int) -> None:
         """Forget what is older than the longer of this memory and the window, which ends with `slot`."""
@@ -272,11 +281,13 @@ class _RegionBlocks:
         while self._blocks and self._blocks[0].number < oldest:
             self._blocks.popleft()
 
-    def evidence(self) -> RegionEvidence:
+    def evidence(self, since: int) -> RegionEvidence:
+        """Return what there is of each region; `since`: the first slot that was ever counted."""
         values, inside, fullest = self._nothing, self._nothing, self._nothing
         for one in self._blocks:
             values, inside, fullest = values + one.values, inside + one.inside, np.maximum(fullest, one.fullest)
-        return RegionEvidence(values, inside / np.where(values > 0, values, np.nan), fullest)
+        first = self._blocks[0].number * self._size if self._blocks else since
+        return RegionEvidence(values, inside / np.where(values > 0, values, np.nan), fullest, max(first, since))
 
 
 class CalibrationWindow:
@@ -366,7 +377,7 @@ class CalibrationWindow:
             window=self._window(),
             fullest=max((one.number for one in self._slots), default=0),
             enough_at=self._enough_at(int(values.sum()) + joint_values),
-            evidence=self._blocks.evidence(),
+            evidence=self._blocks.evidence(self._since or 0),
             dependence=self.dependence,
             needed=self.enough,
         )

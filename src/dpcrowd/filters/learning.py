@@ -283,13 +283,13 @@ def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, b
     return Priors(mean, var, bank.weight, common, small, together)
 
 
-def carried_parts(beliefs: Beliefs, model: ProcessModel, slot: int) -> Floats:
-    """Return which part of the deviation of the slot before each filter finds in a slot again, (beliefs, 1, d)."""
+def carried_parts(beliefs: Beliefs, model: ProcessModel, slot: int, steps: int = 1) -> Floats:
+    """Return which part of the deviation of `steps` slots before each filter finds in a slot, (beliefs, 1, d)."""
     if model.course is None:
-        return beliefs.transition
-    carried = model.course.carried(beliefs.transition, slot)
+        return beliefs.transition if steps == 1 else beliefs.transition**steps
+    carried = model.course.carried(beliefs.transition, slot, steps)
     if model.course.unknown_season is not None and carried is not beliefs.transition:
-        carried[_SEASON] = beliefs.transition[_SEASON]
+        carried[_SEASON] = beliefs.transition[_SEASON] ** steps
     return carried
 
 

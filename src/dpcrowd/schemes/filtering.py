@@ -471,7 +471,7 @@ def _carried(state: FilterState, slot: int) -> Floats:
     model, steps = state.setting.model, _steps(state, slot)
     if state.bank is None:
         return model.carried(slot, steps)
-    parts = carried_parts(state.beliefs, model, slot) ** steps
+    parts = carried_parts(state.beliefs, model, slot, steps)
     return over_beliefs(doubtful_weights(state.bank, state.beliefs) * parts)
 
 

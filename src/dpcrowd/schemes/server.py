@@ -61,6 +61,7 @@ from dpcrowd.schemes.relay_state import (
     with_fresh_schedule,
 )
 from dpcrowd.schemes.relay_transfer import take_beliefs, transfer_relay
+from dpcrowd.schemes.sampled import SampledScheme
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, check_transfer, estimates_only, measured, silent_on, transfer, without_prior
 
@@ -68,7 +69,7 @@ __all__ = ["Joined", "Server", "ServerHistory", "saved_join", "saved_slot"]
 
 
 _CONFIRMED = 2  # neighbours that send the same state confirm each other
-_MOST_PASSED = 10_000  # skipped slots that pass one by one; after a longer absence nothing is known anyway
+_MOST_PASSED = 1_000  # skipped slots that pass one by one; after a longer absence hardly anything is known anyway
 
 
 @dataclass(frozen=True)
@@ -465,11 +466,15 @@ class Server:
     def kept_deviation(self) -> float:
         """The part of a server's deviation from its share that is left at its next sample; 0: all users are new then.
 
-        Servers of other schemes than relay are taken to sample in every slot.
+        Servers that choose their slots themselves are taken to sample in every slot.
         """
         if self.setting.turnover == 1.0 or self.setting.observation != "binomial":
             return 0.0
-        interval = self._state.interval if isinstance(self._state, RelayState) else 1.0
+        interval = 1.0
+        if isinstance(self._state, RelayState):
+            interval = self._state.interval
+        elif isinstance(self.scheme, SampledScheme) and self.scheme.interval is not None:
+            interval = self.scheme.interval
         return float((1.0 - self.setting.turnover) ** interval)
 
     def record_estimates(self) -> RecordEstimates:

@@ -196,3 +196,21 @@ def test_it_says_when_there_will_be_enough() -> None:
         window.add(slot, np.zeros((1 if slot % 7 == 0 else 0, 1)))
     assert window.summary().enough_at == np.inf
     assert window.summary().window <= 100
+
+
+def test_a_clock_set_back_replaces_the_evidence_of_later_blocks() -> None:
+    """Blocks of slots that are released again kept what they held, out of order, some of them below zero."""
+    window = CalibrationWindow(1, length=4, dependence=3.0)
+    for slot in range(20):
+        window.add(slot, np.array([[5.0]]))
+    for slot in range(7, 13):
+        window.add(slot, np.array([[0.0]]))
+    evidence = window.summary().evidence
+    assert evidence is not None
+    alone = CalibrationWindow(1, length=4, dependence=3.0)
+    for slot in range(13):
+        alone.add(slot, np.array([[5.0 if slot < 7 else 0.0]]))
+    expected = alone.summary().evidence
+    assert expected is not None
+    assert (evidence.values.tolist(), evidence.since) == (expected.values.tolist(), expected.since)
+    assert evidence.coverage.tolist() == expected.coverage.tolist()

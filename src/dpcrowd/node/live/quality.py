@@ -25,7 +25,7 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import counted
-from dpcrowd.filters.calibration import BOUND, LONGEST, Calibration
+from dpcrowd.filters.calibration import BOUND, LONGEST, Calibration, RegionEvidence
 from dpcrowd.node.api.views import LearnedShare, QualityView, RegionQuality, Verdict
 from dpcrowd.node.config import NetworkConfig
 from dpcrowd.node.slots import SlotClock, rfc3339
@@ -121,8 +121,8 @@ def quality(
     coverage, mean_square = _rounded(calibration.total_coverage), _rounded(calibration.total_mean_square)
     verdict, text, caveats = _verdict(calibration, left_out, _when(calibration, clock, left_out))
     narrow = calibration.narrow_regions(MIN_COVERAGE, CHANCE)
-    if narrow and verdict != "narrow":
-        text += _of_regions(calibration, regions, narrow)
+    if narrow and verdict != "narrow" and calibration.evidence is not None:
+        text += _of_regions(calibration.evidence, regions, narrow)
         caveats = [*caveats, "regions"]
     enough_at = None if left_out.all_others else calibration.enough_at
     return QualityView(
@@ -154,16 +154,19 @@ def quality(
     )
 
 
-def _of_regions(calibration: Calibration, regions: Sequence[str], narrow: Sequence[int]) -> str:
+def _of_regions(evidence: RegionEvidence, regions: Sequence[str], narrow: Sequence[int]) -> str:
     """Return a sentence on regions whose own values show that intervals are too narrow there."""
-    worst = sorted(narrow, key=lambda place: float(calibration.coverage[place]))
+    worst = sorted(narrow, key=lambda place: float(evidence.coverage[place]))
     shown = [
-        f"{calibration.coverage[place]:.0%} of {int(calibration.values[place])} values in {regions[place]}"
+        f"{evidence.coverage[place]:.0%} of {int(evidence.values[place]):,} values in {regions[place]}"
         for place in worst[:_NAMED_REGIONS]
     ]
     more = f", and too few in {counted(len(worst) - len(shown), 'other region')}" if len(worst) > len(shown) else ""
     where = counted(len(worst), "region")
-    return f" Intervals are too narrow in {where}, however: only {', '.join(shown)} were inside{more}."
+    return (
+        f" Intervals are too narrow in {where}, however: since slot {evidence.since} only {', '.join(shown)} were "
+        f"inside{more}."
+    )
 
 
 def _learned_shares(

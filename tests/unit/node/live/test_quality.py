@@ -53,7 +53,7 @@ def test_a_region_of_its_own_is_named_where_all_together_look_right() -> None:
             window.add(slot, np.where(np.arange(8) >= 4, np.nan, innovations) if slots == 40 else innovations)
         view = quality(window.summary(), list("abcdefgh"), "relay", judges_others=True)
         assert (view.verdict, view.caveats) == (verdict, ["regions"])
-        assert "Intervals are too narrow in 1 region, however: only" in view.text
+        assert "Intervals are too narrow in 1 region, however: since slot 0 only" in view.text
         assert "values in d were inside" in view.text
     false_alarms = 0
     for _ in range(50):
@@ -62,6 +62,23 @@ def test_a_region_of_its_own_is_named_where_all_together_look_right() -> None:
             window.add(slot, rng.normal(size=(3, 8)))
         false_alarms += "regions" in quality(window.summary(), list("abcdefgh"), "relay", judges_others=True).caveats
     assert false_alarms == 0
+
+
+@pytest.mark.parametrize("recent", [1.0, np.nan], ids=["recovered", "measured in sums only"])
+def test_the_sentence_on_a_region_cites_the_values_that_it_rests_on(recent: float) -> None:
+    """It cited those of the last 100 slots, of which 94% were inside, or "nan% of 0 values"."""
+    rng = np.random.default_rng(5)
+    window = CalibrationWindow(8, dependence=19.5)
+    for slot in range(1_000):
+        innovations = rng.normal(size=(9, 8))
+        innovations[:, 1] *= 2.6 if slot < 800 else recent
+        window.add(slot, innovations)
+    view = quality(window.summary(), list("abcdefgh"), "relay", judges_others=True)
+    evidence = window.summary().evidence
+    assert evidence is not None
+    assert evidence.values[1] >= 7_200
+    assert f"since slot 0 only {evidence.coverage[1]:.0%} of {evidence.values[1]:,} values in b" in view.text
+    assert evidence.coverage[1] < 0.7
 
 
 def test_few_records_are_no_reason_to_worry() -> None:
