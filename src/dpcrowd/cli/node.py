@@ -154,14 +154,14 @@ def quality(file: Path, token: str | None, as_json: bool, timeout: float) -> int
     """Show whether the intervals of a running server are right.
 
     It compares records of other servers with what this server had expected of them, in all and by region. The exit code
-    is 1 if intervals are too narrow.
+    is 1 if intervals are too narrow, in all or in a region.
     """
     from dpcrowd.cli.asking import ask
     from dpcrowd.cli.node_show import show_quality
 
     view = ask(_config(file), "/v1/quality", token=token, timeout=timeout)
     show_quality(view, as_json=as_json)
-    return 1 if view["verdict"] == "narrow" else 0
+    return 1 if view["verdict"] == "narrow" or any(region.get("narrow") for region in view["regions"]) else 0
 
 
 def _send_command(file: Path, name: str, token: str | None, timeout: float, as_json: bool, body: Any = None) -> None:

@@ -185,6 +185,7 @@ class RegionQuality(Struct, frozen=True, kw_only=True):
     values: int
     calibration: float | None = None
     coverage: float | None = None
+    narrow: bool = False
 
 
 class LearnedShare(Struct, frozen=True, kw_only=True):

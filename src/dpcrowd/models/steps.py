@@ -5,12 +5,13 @@ comes: held-out blocks that are predicted across it make deviations large and la
 So a model is fitted on the slots after a step, if there is a clear one.
 
 The span is divided into blocks. A block has y = sum of counts / sum of what a fitted profile expects of its slots, so
-that a season is none. In each region, y is one level, two levels (all regions step at the same time), or a line. With
-C = sum of (counts - fitted)^2/expected over blocks and regions, there is a step where
+that a season is none. In each region, y is one level, two levels (all regions step at the same time), a line, or a wave
+that is as long as the span. With C = sum of (counts - fitted)^2/expected over blocks and regions, there is a step where
 
     C(two levels) < 0.3 C(one level)          the step explains most of what there is
     C(two levels) < 0.5 C(line)               and a line does not: growth is no step
-    the level has changed by half or more     of smaller ones, nothing depends
+    C(two levels) < 0.5 C(wave)               nor a wave: neither is the year of a span of one year, which comes back
+    the level has changed by 1.5 times or more, up or down            of smaller ones, nothing depends
 
 Of 30 random walks one has such a step, and of 40 drawn crowds without any (`benchmarks/drawn.py`) none.
 """
@@ -30,8 +31,9 @@ __all__ = ["LevelStep", "fit_after_step", "step_of"]
 _BLOCKS = 20
 _FEWEST = 3 * _BLOCKS  # slots
 _FIRST, _LAST = 2, 12  # blocks before the step: less than two are no level, and more leave too little after it
-_EXPLAINED, _LINE = 0.3, 0.5
+_EXPLAINED, _GRADUAL = 0.3, 0.5
 _LEAST_CHANGE = 1.5
+_ALIKE = 0.8  # of all change: what regions do together
 _NOBODY = 1e-3
 
 
@@ -41,19 +43,22 @@ class LevelStep:
 
     begin   the first slot that is certainly after it
     change  the factor by which the level has changed, typical of all regions
+    mixed   whether some regions have risen and others have fallen, by that factor
     """
 
     begin: int
     change: float
+    mixed: bool = False
 
     @property
     def text(self) -> str:
         """The step in words."""
         direction = "risen to" if self.change > 1.0 else "fallen to"
-        return (
-            f"the counts have {direction} {self.change:.2g} times their level, shortly before slot {self.begin} of the "
-            "span, and have stayed there"
-        )
+        what = f"the counts have {direction} {self.change:.2g} times their level"
+        if self.mixed:
+            factor = max(self.change, 1.0 / self.change)
+            what = f"the counts have changed by a factor of about {factor:.2g}, up in some regions and down in others"
+        return f"{what}, shortly before slot {self.begin} of the span, and have stayed there"
 
 
 def fit_after_step(
@@ -77,7 +82,7 @@ def step_of(counts: Floats, expected: Floats) -> LevelStep | None:
 
     >>> counts = np.where(np.arange(200) < 60, 90.0, 30.0)[:, None] + np.arange(200)[:, None] % 3
     >>> step_of(counts, np.full((200, 1), 40.0))
-    LevelStep(begin=70, change=0.34...)
+    LevelStep(begin=70, change=0.34..., mixed=False)
     >>> step_of(100.0 * 1.01 ** np.arange(200)[:, None], np.full((200, 1), 300.0)) is None
     True
     """
@@ -93,10 +98,13 @@ def step_of(counts: Floats, expected: Floats) -> LevelStep | None:
     blocks = np.arange(_BLOCKS)
     level: Floats = np.ones((_BLOCKS, 1))
     line: Floats = np.stack([np.ones(_BLOCKS), blocks.astype(np.float64)], axis=1)
+    turns = 2.0 * np.pi * blocks / _BLOCKS
+    wave: Floats = np.stack([np.ones(_BLOCKS), np.cos(turns), np.sin(turns)], axis=1)
     parts = {place: (blocks[:, None] < place) == [[True, False]] for place in range(_FIRST, _LAST + 1)}
     left = {place: _left(people, usual, part.astype(np.float64)) for place, part in parts.items()}
     place = min(left, key=lambda one: left[one])
-    if left[place] >= _EXPLAINED * _left(people, usual, level) or left[place] >= _LINE * _left(people, usual, line):
+    others = ((_EXPLAINED, level), (_GRADUAL, line), (_GRADUAL, wave))
+    if any(left[place] >= part * _left(people, usual, other) for part, other in others):
         return None
     before, after = (
         np.maximum(people[part].sum(axis=0) / usual[part].sum(axis=0), _NOBODY)
@@ -107,8 +115,9 @@ def step_of(counts: Floats, expected: Floats) -> LevelStep | None:
     size = float(np.exp((weight * np.abs(change)).sum()))
     if size < _LEAST_CHANGE:
         return None
-    risen = (weight * change).sum() > 0.0
-    return LevelStep(int(edges[place + 1]), size if risen else 1.0 / size)
+    direction = float((weight * change).sum())
+    mixed = abs(direction) < _ALIKE * (weight * np.abs(change)).sum()
+    return LevelStep(int(edges[place + 1]), size if direction > 0.0 else 1.0 / size, bool(mixed))
 
 
 def _left(people: Floats, usual: Floats, design: Floats) -> float:

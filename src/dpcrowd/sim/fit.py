@@ -110,20 +110,20 @@ def fit(
     check_seen_twice(season, None if times is None else times.length, series.slots)
     fitted, step = fit_after_step(counts, times, season, series.first)
     begin = 0 if step is None else step.begin
+    later = None if times is None else SlotTimes(times.at(begin), times.length)
     model = make_model(
         fitted,
         series.regions,
-        times,
+        later,
         slot=stated,
-        first=series.first,
-        slots=series.slots,
+        first=series.first + begin,
+        slots=series.slots - begin,
         data=os.path.basename(series.name),
         source=source,
         change_var=one_step_var(counts[begin:].astype(np.int64)),
-        digest=series_digest(counts),
+        digest=series_digest(counts[begin:]),
         notes=() if series.name in NAMES else notes_beside_variance(series),
     )
-    later = None if times is None else SlotTimes(times.at(begin), times.length)
     process = model.process_model(series.regions, later, series.first + begin)
     remarks = [] if step is None else [step_note(step)]
     model = replace(model, notes=(*model.notes, *remarks, *count_notes(counts[begin:], series.regions, process)))

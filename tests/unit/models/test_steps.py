@@ -12,6 +12,7 @@ from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.span import cut
 from dpcrowd.sim.fit import fit
+from dpcrowd.sim.fitted import overlap
 from dpcrowd.sim.simulate import simulate
 
 SIZES = np.array([20.0, 40.0, 80.0, 120.0])
@@ -48,6 +49,36 @@ def test_a_step_is_found_and_left_behind(factor: float) -> None:
 def test_what_is_no_step(counts: Floats) -> None:
     """A late step leaves too little to fit on, and growth goes on: the slots before are no other level."""
     assert step_of(counts, np.maximum(np.full(counts.shape, counts.mean(axis=0)), 1.0)) is None
+
+
+@pytest.mark.parametrize("length", [1.0, 1.25, 1.5, 2.0], ids=lambda length: f"{length} spans")
+@pytest.mark.parametrize("swing", [0.5, 0.8])
+def test_a_season_that_is_as_long_as_the_span_is_no_step(length: float, swing: float) -> None:
+    """One year of days was fitted on its high or its low half, in one of three years: the other half comes back."""
+    rng, slots = np.random.default_rng(6), np.arange(365)
+    for phase in np.linspace(0.0, 1.0, 24):
+        level = 300.0 * (1.0 + swing * np.sin(2.0 * np.pi * (slots / (365.0 * length) + phase)))
+        counts = rng.poisson(level)[:, None].astype(float)
+        assert step_of(counts, np.full(counts.shape, counts.mean())) is None
+
+
+def test_regions_that_step_in_different_directions() -> None:
+    """It said that counts had risen, where one region of two had fallen."""
+    up, down = stepped(3.0, seed=2)[:, :2], stepped(1.0 / 3.0, seed=3)[:, :2]
+    counts = np.concatenate([up, down], axis=1)
+    step = step_of(counts, np.tile(counts.mean(axis=0), (len(counts), 1)))
+    assert step is not None
+    assert step.mixed
+    assert "changed by a factor of about 3, up in some regions and down in others" in step.text
+
+
+def test_slots_before_a_step_are_not_called_in_sample() -> None:
+    """They were, with and without times: the model has not learned anything from them."""
+    data = drawn(0.3)
+    model = fit(cut(data, 0, 250), source="drawn")
+    assert overlap(model, cut(data, 0, 60), 0) == 0
+    assert overlap(model, cut(data, 0, 250), 0) == model.slots
+    assert overlap(model, cut(data, 250, 500), 0) == 0
 
 
 def test_random_walks_rarely_have_a_step() -> None:
@@ -96,7 +127,10 @@ def drawn(factor: float) -> DataSet:
 
 def test_fit_says_what_it_did() -> None:
     model = fit(cut(drawn(0.3), 0, 250), source="drawn")
-    assert model.slots == 250, "the file names all that was looked at"
+    begin = model.first
+    assert 75 <= begin <= 100, "the file names the slots that it was fitted on"
+    assert model.slots == 250 - begin
+    assert f"on the slots from {begin} on" in model.notes[0]
     assert "fallen to 0.3" in model.notes[0]
     assert "--span" in model.notes[0]
     assert not any("risen" in note or "from the beginning of the span" in note for note in model.notes[1:])

@@ -321,6 +321,13 @@ class RegionQuality(Struct, frozen=True, kw_only=True):
     values: Annotated[int, Meta(description="Number of innovations of this region by itself.")]
     calibration: float | None = None
     coverage: float | None = None
+    narrow: Annotated[
+        bool,
+        Meta(
+            description="Whether its own values are evidence that its intervals are too narrow. Where users stay, that is "
+            "judged over more slots than `values` and `coverage` are of."
+        ),
+    ] = False
 
 
 class LearnedShare(Struct, frozen=True, kw_only=True):

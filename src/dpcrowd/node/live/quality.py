@@ -147,6 +147,7 @@ def quality(
                 values=int(calibration.values[place]),
                 calibration=_rounded(calibration.mean_square[place]),
                 coverage=_rounded(calibration.coverage[place]),
+                narrow=place in narrow,
             )
             for place, name in enumerate(regions)
         ],

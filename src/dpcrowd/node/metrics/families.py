@@ -236,6 +236,11 @@ CALIBRATION_VERDICT = Family(
     labels=("verdict",),
     known=get_args(Verdict),
 )
+CALIBRATION_NARROW_REGIONS = Family(
+    "dpcrowd_calibration_narrow_regions",
+    "gauge",
+    "Number of regions whose own values show that their intervals are too narrow; /v1/quality names them.",
+)
 CONNECTIONS_REFUSED = Family(
     "dpcrowd_connections_refused_total",
     "counter",
@@ -371,6 +376,7 @@ FAMILIES = (
     CALIBRATION_RATIO,
     CALIBRATION_VALUES,
     CALIBRATION_VERDICT,
+    CALIBRATION_NARROW_REGIONS,
     CONNECTIONS_REFUSED,
     API_LIMITED,
     NEIGHBOUR_UP,

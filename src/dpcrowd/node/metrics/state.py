@@ -75,6 +75,7 @@ def set_quality(registry: Registry, view: QualityView) -> None:
     registry.set(families.CALIBRATION_VALUES, view.values)
     for verdict in get_args(Verdict):
         registry.set(families.CALIBRATION_VERDICT, verdict == view.verdict, verdict=verdict)
+    registry.set(families.CALIBRATION_NARROW_REGIONS, sum(region.narrow for region in view.regions))
     if view.coverage is not None and view.calibration is not None:
         registry.set(families.CALIBRATION_COVERAGE, view.coverage)
         registry.set(families.CALIBRATION_RATIO, view.calibration)

@@ -79,6 +79,10 @@ def test_the_sentence_on_a_region_cites_the_values_that_it_rests_on(recent: floa
     assert evidence.values[1] >= 7_200
     assert f"since slot 0 only {evidence.coverage[1]:.0%} of {evidence.values[1]:,} values in b" in view.text
     assert evidence.coverage[1] < 0.7
+    assert [region.region for region in view.regions if region.narrow] == ["b"]
+    registry = Registry()
+    set_quality(registry, view)
+    assert "dpcrowd_calibration_narrow_regions 1" in render_all([registry], "readers")
 
 
 def test_few_records_are_no_reason_to_worry() -> None:
