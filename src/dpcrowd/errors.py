@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from numbers import Integral
 
 __all__ = [
+    "JOINERS",
     "BadInput",
     "BrokenPlugin",
     "BudgetExhausted",
@@ -114,6 +115,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+JOINERS = "\u200c\u200d"
+"""Invisible characters without which some languages, and some pictures, cannot be written; they override nothing."""
+
+
 def plain(text: str) -> str:
     r"""Escape what would move a terminal's cursor or start a second line in a log: texts come from others' files.
 
@@ -122,7 +127,9 @@ def plain(text: str) -> str:
     >>> plain("Zürich\x1b[2J")
     'Zürich\\x1b[2J'
     """
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in JOINERS else repr(c)[1:-1] for c in text)
 
 
 def check_switches(**switches: object) -> None:

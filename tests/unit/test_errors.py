@@ -59,6 +59,7 @@ def test_one_is_not_several(number: int, text: str) -> None:
     [
         ("Datei Zürich\u00a02025.csv: ε fehlt", "Datei Zürich\\xa02025.csv: ε fehlt"),
         ("Zürich\x1b[2J\n\u202eab", "Zürich\\x1b[2J\\n\\u202eab"),
+        ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"),
         ("ε = 0.1 \\ 'clinic-b'", "ε = 0.1 \\ 'clinic-b'"),
     ],
 )

@@ -166,7 +166,8 @@ def _print(model: Any, settings: dict[str, Any], *, releases: bool) -> None:
         chosen += f" (smallest {'log score' if measured else 'CRPS'} on held-out blocks; --json has the others)"
     where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
     held_out = (
-        f"; {errors} {scores.slots} slots that were held out and predicted from the part of the span before them."
+        f"; {errors} {scores.slots} slots that were held out: what was expected of them follows from the slots before "
+        "them, and how deviations move from the other slots."
     )
     for text in (
         f"fitted on {model.span}{held_out if scores.slots else '.'}",

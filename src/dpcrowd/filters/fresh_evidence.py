@@ -33,6 +33,8 @@ __all__ = ["fresh_evidence", "squared_surprise"]
 
 _TYPICAL, _TYPICAL_CONSIDERED = 2.0, 6.0
 """t, by what filters do with deviations."""
+_MOST_LEFT = 1.0 - 1e-9
+"""Of s: a turnover as small as rounding would leave 0/0."""
 
 
 def fresh_evidence(repeated: Floats, stays: Floats | float, surprise: Floats, *, considered: bool) -> Floats:
@@ -52,7 +54,7 @@ def fresh_evidence(repeated: Floats, stays: Floats | float, surprise: Floats, *,
     0.999
     """
     typical = _TYPICAL_CONSIDERED if considered else _TYPICAL
-    part, left = repeated * np.exp(-0.5 * np.maximum(surprise - typical, 0.0)), np.asarray(stays)
+    part, left = repeated * np.exp(-0.5 * np.maximum(surprise - typical, 0.0)), np.minimum(stays, _MOST_LEFT)
     if not considered:
         part, left = np.square(part), np.square(left)
     return np.asarray((1.0 - left) / (1.0 - left + 2.0 * left * part))

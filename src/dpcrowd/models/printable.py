@@ -14,7 +14,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import JOINERS, BadInput
 
 __all__ = ["LONGEST_SOURCE", "check_printable", "escaped", "quote_sources", "quoted"]
 
@@ -24,7 +24,6 @@ which only as many characters are quoted."""
 
 _LINE_BREAKS = "\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-_JOINERS = "\u200c\u200d"  # without which some languages, and some pictures, cannot be written; they override nothing
 _QUOTATION_MARKS = dict.fromkeys(
     map(ord, '"\u201c\u201d\u201e\u201f\u2033\u2036\u275d\u275e\u301d\u301e\u301f\uff02'), "'"
 )
@@ -59,7 +58,7 @@ def escaped(text: str) -> str:
 
 
 def _shown(character: str) -> str:
-    if character.isprintable() or character in _JOINERS:
+    if character.isprintable() or character in JOINERS:
         return character
     return " " if unicodedata.category(character) == "Zs" else ascii(character)[1:-1]
 

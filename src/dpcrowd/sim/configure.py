@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput, unknown_name
@@ -22,8 +21,8 @@ from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.adopted import NO_MODEL, adopt_crowd_settings, adopt_model, differing_settings, turnover_note
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
-from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
-from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet
+from dpcrowd.sim.data.in_memory import data_set_of
 from dpcrowd.sim.data.series import OneSlot
 from dpcrowd.sim.data.shares import checked_composition, checked_share_width, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
@@ -428,28 +427,11 @@ def _burn_in(requested: int | None, data: DataSet) -> int:
 def _load_data(data: Data, options: dict[str, Any], model: object = None) -> DataSet:
     """Return the data; one slot is enough where a process model says how the counts change."""
     try:
-        return _loaded(data, options)
+        return data_set_of(data, options)
     except OneSlot:
         if model is None or model == NO_MODEL:
             raise
-        return _loaded(data, {**options, "process_var": 1.0})
-
-
-def _loaded(data: Data, options: dict[str, Any]) -> DataSet:
-    if isinstance(data, np.ndarray | list):
-        if "gaps" in options:
-            raise BadInput("gaps is for files of counts, whose labels tell which slots are missing; leave it out.")
-        if "header" in options:
-            raise BadInput("header is for files of counts; name the columns of an array with regions.")
-        for name in ("slot_length", "data_dir"):
-            if name in options:
-                raise BadInput(f"{name} is for data from files; an array has one row per slot. Leave it out.")
-        return counts_from_array(data, **options)
-    if not isinstance(data, DataSet):
-        return load(data, **options)
-    if options:
-        raise BadInput(f"{', '.join(options)} cannot change a loaded data set; pass it to load_data() instead.")
-    return data
+        return data_set_of(data, {**options, "process_var": 1.0})
 
 
 def _with_labels(schemes: Schemes) -> list[tuple[str | None, str | Scheme]]:

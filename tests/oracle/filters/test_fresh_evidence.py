@@ -38,3 +38,12 @@ def test_nothing_is_surprising_where_nothing_was_known_or_heard() -> None:
     mean, var = np.zeros((1, 3)), np.array([[np.inf, 4.0, 4.0]])
     sums = np.array([[5.0, 0.0, 5.0]]), np.array([[1.0, 0.0, 1.0]])
     assert squared_surprise((mean, var), sums).tolist() == [[0.0, 0.0, 5.0]]
+
+
+@pytest.mark.parametrize("considered", [True, False])
+def test_users_who_never_leave_are_no_error(considered: bool) -> None:
+    """With a turnover of 1e-17, which is allowed and rounds to nobody, estimates were NaN."""
+    parts = np.array([[0.0, 0.5]])
+    fresh = fresh_evidence(parts, 1.0 - 1e-17, np.ones((1, 2)), considered=considered)
+    assert fresh[0, 0] == 1.0
+    assert 0.0 < fresh[0, 1] < 1e-8

@@ -182,7 +182,7 @@ def test_fit_refuses_a_season_that_was_not_seen_twice(series: Path, capsys: pyte
     assert "note:" not in out
     assert "chosen: season week, " in out
     assert "(smallest CRPS on held-out blocks; --json has the others)" in out, "errors in the table did not decide"
-    assert "held out and predicted from the part of the span before them" in out
+    assert "held out: what was expected of them follows from the slots before them" in out
     model = dpcrowd.fit(series, source="x", season="week")
     (note,) = with_remarks(replace(model, notes=(), scores=replace(model.scores, coverage=0.734)), "week").notes
     assert "only 73% of the 95% intervals contained the counts that were held out" in note

@@ -324,8 +324,8 @@ class RegionQuality(Struct, frozen=True, kw_only=True):
     narrow: Annotated[
         bool,
         Meta(
-            description="Whether its own values are evidence that its intervals are too narrow. Where users stay, that is "
-            "judged over more slots than `values` and `coverage` are of."
+            description="Whether its own values are evidence that its intervals are too narrow. Where users stay, that "
+            "is judged over more slots than `values` and `coverage` are of."
         ),
     ] = False
 

@@ -21,7 +21,7 @@ from dpcrowd.node.doctor.clock_checks import ACCEPT, compare_clocks
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.wire import MessageReason
 
-__all__ = ["Ask", "check_lost_folder", "check_running"]
+__all__ = ["UNUSED", "Ask", "check_lost_folder", "check_running"]
 
 Ask = Callable[[NodeConfig, str], Any]
 """A function ask(node, path) that returns the JSON answer of a node's API."""
@@ -33,7 +33,7 @@ _SOME = 5  # fewer late messages mean nothing: a restart causes a few
 _QUIET_SLOTS = 3  # slots without a refusal after which the problem is over
 _BUDGET = "/v1/budget"
 _RESTART = "restart the node"  # in texts of storage that concern only the journal
-_UNUSED = "paid for and not used"
+UNUSED = "paid for and not used"
 _RELOAD = "If the file has been renewed, 'dpcrowd node reload' makes the node load it."
 
 
@@ -107,7 +107,7 @@ def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Find
                 fix = "Restart the node: there is nothing to restore and nothing to confirm."
             yield problem("running", f"the node is not ready: {text}", fix)
     for text in ready.get("warnings", []):
-        if _UNUSED in text:
+        if UNUSED in text:
             fix = "See 'own-absurd' in docs/failures.md; budget is spent for nothing until then."
             yield problem("running", text, fix)
         else:

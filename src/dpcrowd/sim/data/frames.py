@@ -1,7 +1,7 @@
 """Read a DataFrame of pandas or polars as a table, without importing either: what a notebook has in place of a file.
 
-Columns mean what those of a file mean. A column of dates or times comes first, wherever it stands; an index of pandas
-that is more than row numbers is the column of times.
+Columns mean what those of a file mean. A column of dates or times comes first, wherever it stands. An index of pandas
+is the first column if it has a name, such as year, or is of dates, times or texts; otherwise it numbers the rows.
 """
 
 from __future__ import annotations
@@ -30,10 +30,14 @@ def table_of_frame(frame: Any) -> Table:
             raise BadInput(f"{FRAME} has two columns '{name}'; give each region a name of its own.")
     columns = {name: _cells(frame[key]) for name, key in zip(names, frame.columns, strict=True)}
     index = _cells(frame.index) if hasattr(frame, "index") else []
-    if index and not isinstance(index[0], int):
-        if "time" in columns:
-            raise BadInput(f"{FRAME} has times as its index and in a column 'time'; leave one of them out.")
-        columns = {"time": index, **columns}
+    if hasattr(getattr(frame, "index", None), "levels"):
+        raise BadInput(f"{FRAME} has an index of several levels; make them columns with its method reset_index().")
+    own_name = getattr(getattr(frame, "index", None), "name", None)
+    if index and (own_name is not None or not isinstance(index[0], int)):
+        name = "time" if own_name is None else str(own_name)
+        if name in columns:
+            raise BadInput(f"{FRAME} has '{name}' as its index and as a column; leave one of them out.")
+        columns = {name: index, **columns}
     times = [name for name, cells in columns.items() if cells and isinstance(cells[0], date)]
     order = [*times[:1], *(name for name in columns if name not in times[:1])]
     rows = list(zip(*(columns[name] for name in order), strict=True))
@@ -43,6 +47,12 @@ def table_of_frame(frame: Any) -> Table:
 
 
 def _cells(column: Any) -> list[Cell]:
-    """Return the cells of a column as Python's own types; periods of pandas as texts, such as 2026-11."""
-    cells = column.to_list()
-    return [str(cell) if hasattr(cell, "start_time") else cell for cell in cells]
+    """Return the cells of a column as Python's own types: periods of pandas are texts, and missing values are None."""
+    return [_cell(cell) for cell in column.to_list()]
+
+
+def _cell(cell: Any) -> Cell:
+    if type(cell).__name__ == "NAType":  # pandas' own missing value, which is no None
+        return None
+    known: Cell = str(cell) if hasattr(cell, "start_time") else cell
+    return known

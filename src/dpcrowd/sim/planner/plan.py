@@ -23,9 +23,10 @@ from dpcrowd.schemes.base import USUAL_TURNOVER
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.adopted import adopt_model
 from dpcrowd.sim.configure import SharesLike
-from dpcrowd.sim.data import NAMES, PAPER_SETS, load
+from dpcrowd.sim.data import NAMES, PAPER_SETS
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
+from dpcrowd.sim.data.in_memory import data_set_of
 from dpcrowd.sim.data.share_file import is_share_file, read_shares
 from dpcrowd.sim.data.span import notes_beside_variance
 from dpcrowd.sim.fitted import unknown_slot_note
@@ -216,7 +217,7 @@ def plan(
     level: object | None = None,
     *,
     process_var: object | None = None,
-    data: str | os.PathLike[str] | DataSet | None = None,
+    data: Any = None,
     model: Model | str | os.PathLike[str] | None = None,
     samples: int | None = None,
     reach: Hops | None = None,
@@ -235,7 +236,8 @@ def plan(
 
     level        expected people per slot: a number, a list, or a mapping from names of regions to numbers
     process_var  Q, the variance of the change of a region's count in one slot: one number or a list
-    data         public data instead, from which levels and Q are estimated (`dpcrowd.load_data`, options: `loading`)
+    data         public data instead, from which levels and Q are estimated: a file, a data set, a DataFrame, or an
+                 array of counts with a row per slot (`dpcrowd.load_data`, options: `loading`)
     model        a process model of `dpcrowd fit`, or its file, instead of level, Q and data: what servers know
                  beforehand; default: that of a network.toml, unless level, Q or data are given, or model="none"
     samples      per window or horizon; default: the best number
@@ -332,8 +334,8 @@ _SETTINGS = (
 _OF_PEOPLE = {(users, observation) for users in (None, "pinned") for observation in (None, "binomial")}
 _PUBLIC = (
     "servers are taken to know {file}. A model is public: it costs no ε only if it was fitted on published data, on "
-    "people "
-    "whom the promise does not cover, or on earlier releases. Its source, as asserted by whoever fitted it: {source}."
+    "people whom the promise does not cover, or on earlier releases. Its source, as asserted by whoever fitted it: "
+    "{source}."
 )
 _RANGES = {
     "epsilon": "ε up to 1000",
@@ -360,13 +362,13 @@ def _check_settings(settings: dict[str, Any]) -> None:
             raise unknown_name("setting of a plan", name, _SETTINGS)
 
 
-def _loaded(
-    data: str | os.PathLike[str] | DataSet | None, loading: dict[str, Any] | None
-) -> tuple[DataSet | None, list[str]]:
+def _loaded(data: Any, loading: dict[str, Any] | None) -> tuple[DataSet | None, list[str]]:
     """Return public data, and how they were read if they are a user's own."""
-    if data is None or isinstance(data, DataSet):
-        return data, []
-    series = load(data, **(loading or {}))
+    if data is None:
+        return None, []
+    series = data_set_of(data, loading or {})
+    if series is data:
+        return series, []
     return series, [] if series.name in NAMES else list(notes_beside_variance(series))
 
 
@@ -392,9 +394,11 @@ def _defaults(of_paper: bool, slot: float | None) -> dict[str, Any]:
     return {"shares": EQUAL, "observation": "binomial", "hops_per_slot": hops}
 
 
-def _is_of_paper(data: str | os.PathLike[str] | DataSet | None) -> bool:
+def _is_of_paper(data: Any) -> bool:
     """Whether a data set is one of the paper's, which is planned in the paper's setting by default."""
-    return data is not None and (data.name if isinstance(data, DataSet) else os.fspath(data)) in PAPER_SETS
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(data) in PAPER_SETS
+    return isinstance(data, DataSet) and data.name in PAPER_SETS
 
 
 def _known_model(

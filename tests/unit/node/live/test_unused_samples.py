@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from dpcrowd.node.doctor.running_checks import UNUSED
 from dpcrowd.node.live.log_limits import SampleLog
 from dpcrowd.node.machine.machine import Machine
 from node_support_deployed import RELAY, World, make_files
@@ -44,7 +45,7 @@ def test_a_node_whose_samples_are_not_used_says_so(tmp_path: Path, caplog: pytes
             with mock.patch.object(Machine, "_is_plausible", return_value=False):
                 await world.sleep_until(18, 1.0)
             (warning,) = [text for text in live.warnings() if "not used" in text]
-            assert f"paid for and not used since slot {live.executor.machine.unused_since}" in warning
+            assert f"{UNUSED} since slot {live.executor.machine.unused_since}" in warning
             assert live.ready()[0], "it still estimates from its neighbours"
             assert "dpcrowd_samples_unused_total 3" in await live.metrics()
             await world.sleep_until(26, 1.0)

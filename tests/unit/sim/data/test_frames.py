@@ -44,6 +44,21 @@ def test_frames_without_times_have_numbered_rows() -> None:
         assert (data.slot_labels, data.regions) == (None, ("south",))
 
 
+def test_an_index_with_a_name_is_the_column_of_slots() -> None:
+    """Years as an index were taken for numbers of rows, so that gaps between them were not seen."""
+    frame = pandas.DataFrame(COLUMNS, index=pandas.Index(range(1960, 2020), name="year"))
+    data: Any = load(frame)
+    assert (data.regions, data.slot_labels[:2]) == (("north", "south"), ("1960", "1961"))
+
+
+def test_plans_take_frames_and_arrays() -> None:
+    """A plan ended with a TypeError, and refused an array with the advice to give an array."""
+    settings: dict[str, Any] = {"servers": 4, "density": 1.0, "window": 10, "advice": False}
+    of_frame, of_array = dpcrowd.plan(data=FRAMES["pandas"], **settings), dpcrowd.plan(data=COUNTS, **settings)
+    assert [region.region for region in of_frame.regions] == ["north", "south"]
+    assert (of_frame.samples, of_frame.total_error) == (of_array.samples, of_array.total_error)
+
+
 def test_frames_of_check_ins_and_of_long_counts() -> None:
     """They have the columns of such files."""
     checkins = polars.DataFrame({"user": ["a", "b", "a"], "time": DAYS[:3], "region": ["x", "x", "y"]})
@@ -76,7 +91,10 @@ def test_models_and_simulations_take_frames() -> None:
         ),
         (polars.DataFrame({"a": []}), {}, "the DataFrame is empty"),
         (pandas.DataFrame([[1, 2]], columns=["a", "a"]), {}, "the DataFrame has two columns 'a'"),
-        (pandas.DataFrame({"time": [1], "a": [2]}, index=["x"]), {}, "as its index and in a column 'time'"),
+        (pandas.DataFrame({"time": [1], "a": [2]}, index=["x"]), {}, "has 'time' as its index and as a column"),
+        (pandas.DataFrame({"a": pandas.array([1, pandas.NA], "Int64")}), {}, "row 1, column 'a' is empty"),
+        (pandas.DataFrame({"a": [1]}, index=pandas.MultiIndex.from_tuples([(1, 2)])), {}, "reset_index()"),
+        (pandas.DataFrame({"a": [1, 2, 3]}, index=pandas.Index([1990, 1991, 1993], name="year")), {}, "'1992'"),
         (FRAMES["pandas"], {"header": True}, "header is for files"),
         (FRAMES["pandas"], {"data_dir": "."}, "data_dir is for files"),
         (FRAMES["pandas"], {"slot_length": "1d"}, "the DataFrame has counts; leave it out"),
