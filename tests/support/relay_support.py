@@ -179,7 +179,9 @@ class CentralFilter:
         for slot in range(last + 1):
             if slot >= lag:
                 old = slot - lag
-                usual = self._judge(records, old, posteriors[old], levels[old], scores, usual)
+                final = posteriors[old]
+                level = None if final.mean is None else self._crowd(final.mean, final.cov, levels[old])
+                usual = self._judge(records, old, final, level, scores, usual)
             level = posteriors[slot - lag].mean if slot >= lag else self.start.mean
             if level is not None:
                 for one in range(max(slot - lag, -1) + 1, slot + 1):
@@ -190,6 +192,13 @@ class CentralFilter:
             posteriors.append(self._step(records, slot, before, levels[slot], penalty, recent))
         return posteriors
 
+    @staticmethod
+    def _crowd(mean: Floats, cov: Floats, level: Floats | None) -> Floats:
+        """What the binomial variance takes for the crowd: the mean where it is known better than its own size."""
+        otherwise = np.full(len(mean), np.nan) if level is None else level
+        certain = np.diag(cov) < np.maximum(mean, 1.0) ** 2
+        return np.where(certain, np.maximum(mean, 0.0), otherwise)
+
     def _held(self, records: Records, slot: int) -> list[tuple[int, Floats]]:
         return sorted((origin, values) for (origin, s), values in records.items() if s == slot)
 
@@ -199,7 +208,7 @@ class CentralFilter:
         if network.observation == "paper":
             spread: Floats = share**2 * network.model.one_step_var
         else:
-            crowd = values / share if level is None else level
+            crowd = values / share if level is None else np.where(np.isnan(level), values / share, level)
             spread = share * (1 - share) * np.maximum(crowd, 1.0)
         return network.noise_var + np.maximum(spread, 1 / 12)
 
@@ -215,10 +224,11 @@ class CentralFilter:
         held = self._held(records, slot)
         shares = self.network.shares
         doubt = 1.0
-        variances = [self._honest_var(origin, values, level) for origin, values in held]
         if before.mean is not None:
             mean = self.step(slot) @ before.mean + self.offset(slot)
             cov = self.step(slot) @ before.cov @ self.step(slot).T + self.process_cov(slot)
+            level = self._crowd(mean, cov, level)
+        variances = [self._honest_var(origin, values, level) for origin, values in held]
         if self.network.guard:
             factors = penalty if before.mean is not None else self._first_penalty(held, variances)
             ratios = [np.zeros(len(self.a)) for _ in held]
@@ -235,6 +245,8 @@ class CentralFilter:
                 scale = max(sorted(pool)[len(pool) // 4], 1.0)
             elif trusted and before.mean is not None:
                 scale = self._vote(recent, voters, float(mean.sum()))
+            if 3 <= len(trusted) < 5 and min(trusted) > 36.0:
+                scale = max(scale, min(trusted))
             recent[:] = (recent + trusted)[-5:]
             if len(pool) < 5 and scale > 1.0:
                 recent[:] = [0.0 if ratio > 36.0 else 72.0 for ratio in recent]

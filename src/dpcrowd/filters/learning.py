@@ -148,6 +148,10 @@ class Bank:
         self.mean[place][:, rows], self.var[place][:, rows] = bank.mean[:, rows], bank.var[:, rows]
         self.weight[place][:, rows] = bank.weight[:, rows]
 
+    def follow(self, bank: Bank, rows: Bools) -> None:
+        """Take means and variances of another bank for these servers (N,), and keep the weights."""
+        self.mean[:, rows], self.var[:, rows] = bank.mean[:, rows], bank.var[:, rows]
+
     def copy(self) -> Bank:
         """Return a copy."""
         return Bank(self.mean.copy(), self.var.copy(), self.weight.copy())
@@ -164,6 +168,10 @@ class Priors(Bank):
     common: CommonLevel | None = None
     small: MostlySmall | None = None
     together: CommonDeviation | None = None
+
+    def widened(self, factor: Floats) -> Priors:
+        """Return filters of their own with variances that are larger by a factor, broadcastable to (N, d)."""
+        return Priors(self.mean, self.var * factor, self.weight)
 
 
 def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:

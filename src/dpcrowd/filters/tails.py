@@ -22,7 +22,7 @@ evidence is the density of the mixture, so records show whether deviations are s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from dpcrowd.arrays import Bools, Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.student import log_density
 
-__all__ = ["HEAVY", "NORMAL", "MostlySmall", "Tails"]
+__all__ = ["HEAVY", "NORMAL", "MostlySmall", "Tails", "burst_var"]
 
 HEAVY = 0.5
 """Deviations are mostly small where usual ones have less than this part of the variance."""
@@ -39,6 +39,7 @@ NORMAL = 1.0, 0.05
 _MOST_TRUSTED = 0.9
 _LEAST_NUMBER = 1e-6
 """The least part of usual deviations, and of unusual slots."""
+_LEAST_UNUSUAL = 1e-3  # below it, a mean and a level of different slots would claim bursts without bounds
 _STEPS = 20  # of halving, after which the median is known to a millionth of the distance
 
 
@@ -46,12 +47,17 @@ _STEPS = 20  # of halving, after which the median is known to a millionth of the
 class Tails:
     """How deviations of regions are distributed.
 
-    usual    (d,) k: the variance of usual deviations, as a part of the variance; 1: there are no others
-    unusual  (d,) p: the part of the slots in which they are not usual
+    usual      (d,) k: the variance of usual deviations, as a part of the variance; 1: there are no others
+    unusual    (d,) p: the part of the slots in which they are not usual
+    burst_var  (d,) the variance that bursts have beyond that of the filter, in which they count less; None: none
+
+    It is known from the mean count and the level, which differ by p times the size of a burst (`burst_var`). No filter
+    uses it: only who decides whether a record that is far off is a fault.
     """
 
     usual: Floats
     unusual: Floats
+    burst_var: Floats | None = field(default=None, metadata={"saved": False})
 
     def __post_init__(self) -> None:
         if self.usual.shape != self.unusual.shape or self.usual.ndim != 1:
@@ -74,7 +80,17 @@ class Tails:
     def with_more_regions(self, number: int) -> Tails:
         """Return the tails of `number` more regions, each like the first one."""
         usual, unusual = (np.concatenate([part, np.repeat(part[:1], number)]) for part in (self.usual, self.unusual))
-        return Tails(usual, unusual)
+        more = None if self.burst_var is None else np.concatenate([self.burst_var, np.zeros(number)])
+        return Tails(usual, unusual, more)
+
+
+def burst_var(level: Floats, mean: Floats, unusual: Floats) -> Floats:
+    """Return the variance (d,) of bursts of one size in the part p of all slots, by which mean and level differ.
+
+    >>> burst_var(np.array([80.0]), np.array([130.0]), np.array([0.01])).tolist()  # bursts of 5,000 people
+    [250000.0]
+    """
+    return np.asarray(np.square(mean - level) / np.maximum(unusual, _LEAST_UNUSUAL))
 
 
 @dataclass(frozen=True, eq=False)

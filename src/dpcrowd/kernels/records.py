@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["POOL", "judge_origins", "judge_origins_by_bits", "sum_records"]
+__all__ = ["AGREEING", "POOL", "judge_origins", "judge_origins_by_bits", "sum_records"]
 
 POOL = 5
 """Records whose lower quartile says how far off the prior is. A constant, so that loops over them are unrolled."""
+AGREEING = 3
+"""Records of one slot, if there are fewer than `POOL`, that show by themselves that the prior is off, where all do."""
 
 # The place of the only bit of a word x that is set is _PLACES[(x * _DE_BRUIJN) >> 58].
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
@@ -207,6 +209,13 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                         for b in range(pool):  # the prior changes sides
                             if not np.isnan(recent[i, b]):
                                 recent[i, b] = 0.0 if recent[i, b] > limit else 2.0 * limit
+            if AGREEING <= own < pool:
+                nearest = np.inf
+                for e in range(own):
+                    if not means[pool + e] > limit:
+                        nearest = 0.0
+                    nearest = min(nearest, means[pool + e])
+                scale = max(scale, nearest)
             scales[i] = scale
         if beyond or punishes:
             bound = limit * scale

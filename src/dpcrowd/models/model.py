@@ -17,7 +17,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput, counted
 from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.filters.model import InCommon
-from dpcrowd.filters.tails import NORMAL, Tails
+from dpcrowd.filters.tails import HEAVY, NORMAL, Tails, burst_var
 from dpcrowd.models.printable import LONGEST_SOURCE, check_printable, escaped, quote_sources
 from dpcrowd.models.season import LABEL_SLOTS, SeasonKind, SlotTimes, duration_text, timing
 from dpcrowd.models.text import model_text
@@ -246,7 +246,9 @@ def _tails(regions: Sequence[RegionModel]) -> Tails | None:
     if all(region.tails is None for region in regions):
         return None
     usual, unusual = np.array([region.tails or NORMAL for region in regions]).T
-    return Tails(usual, unusual)
+    level = np.array([region.level for region in regions])
+    mean = np.array([region.level if region.mean is None else region.mean for region in regions])
+    return Tails(usual, unusual, np.where(usual < HEAVY, burst_var(level, mean, unusual), 0.0))
 
 
 def expected_people(profile: Floats, level: Floats) -> Floats:

@@ -25,7 +25,8 @@ from dpcrowd.filters.smoothing import smooth, smooth_matrix, smooth_steps
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.relay_deviations import equivalent_sums
-from dpcrowd.schemes.relay_filter import LIMIT, OFF, prior_of
+from dpcrowd.schemes.relay_filter import LIMIT, OFF, prior_of, with_bursts
+from dpcrowd.schemes.relay_level import crowd_level
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["PosteriorHistory", "Posteriors", "recent_posteriors"]
@@ -120,15 +121,15 @@ def _single_records(state: RelayState, slot: int, *, guard: bool) -> tuple[Float
     Deviations of servers from their shares count as fresh, as in the filter of regions that are joined.
     """
     place, setting = slot % state.lag, state.setting
-    reference = Reference(state.level[place], state.level_var[place])
+    prior, prior_var = prior_of(state, slot)
+    level = crowd_level(state, slot, prior, prior_var)
+    reference = Reference(*level)
     if guard:
-        prior, prior_var = prior_of(state, slot)
         penalised = state.suspicious[place]
         reference = Reference(
-            state.level[place],
-            state.level_var[place],
+            *level,
             prior,
-            prior_var,
+            with_bursts(state, prior_var),
             state.penalty[place] if penalised.any() else None,
             LIMIT,
             penalised=penalised,

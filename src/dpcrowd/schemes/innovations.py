@@ -29,6 +29,7 @@ from dpcrowd.schemes.base import Plan
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.relay_deviations import common_with_deviations
 from dpcrowd.schemes.relay_filter import prior_of
+from dpcrowd.schemes.relay_level import crowd_level
 from dpcrowd.schemes.relay_share_steps import expected_of_records
 from dpcrowd.schemes.relay_state import RelayState
 
@@ -83,10 +84,10 @@ def record_innovations(state: RelayState) -> tuple[Floats, Bools]:
 
 def _of_public_shares(state: RelayState, slot: int, origins: Ints) -> Floats:
     """Return the innovations (M, d) of the records of a slot, with public shares."""
-    place, table, setting = slot % state.lag, state.table(slot), state.setting
+    table, setting = state.table(slot), state.setting
     rows = np.zeros(len(origins), dtype=np.int64)
     prior, prior_var = prior_of(state, slot)
-    reference = Reference(state.level[place], state.level_var[place])
+    reference = Reference(*crowd_level(state, slot, prior, prior_var))
     if state.cross is not None:  # the filter takes its prior for the crowd until there is a final slot
         is_final = np.isfinite(reference.level_var)
         reference = Reference(

@@ -18,6 +18,8 @@ import numpy as np
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.groups import leads
 from dpcrowd.filters.records import Reference, pair_var
+from dpcrowd.schemes.relay_filter import prior_of
+from dpcrowd.schemes.relay_level import crowd_level
 from dpcrowd.schemes.relay_shares import own_records
 from dpcrowd.schemes.relay_state import RelayState
 
@@ -63,7 +65,7 @@ def record_estimates(state: RelayState) -> RecordEstimates:
             continue
         table = state.table(slot) if state.learned is None else own_records(state, slot, "numpy", everybody)[1]
         rows = np.zeros(len(fresh), dtype=np.int64)
-        reference = Reference(state.level[place], state.level_var[place])
+        reference = Reference(*crowd_level(state, slot, *prior_of(state, slot)))
         variance = pair_var(rows, fresh, table, reference, setting.observation, setting.model.one_step_var)
         share = table.by_region[fresh]
         origins.append(fresh)

@@ -42,9 +42,10 @@ from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting, half_w
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
 from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
-from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, expected_level, skip_slots
+from dpcrowd.schemes.relay_filter import begin_slot, end_slot, skip_slots
 from dpcrowd.schemes.relay_groups import choose_groups
 from dpcrowd.schemes.relay_join import FinalisedState, begin_from
+from dpcrowd.schemes.relay_level import diagonal, expected_level
 from dpcrowd.schemes.relay_shares import begin_learning, check_learning
 from dpcrowd.schemes.relay_state import GIVEN_UP, RelayState, start_state
 from dpcrowd.schemes.relay_totals import join_all

@@ -5,14 +5,15 @@
     end_slot     the records of the slot have arrived: the filter runs again from the oldest slot with a new record
     skip_slots   a server was away for some slots, in which it has sampled and received nothing
 
-The level behind the binomial variance of slot s is the finalised state of slot s - L, which accepts no more records;
-scores of origins come from final slots; and the guard compares with the prior that the records before a slot lead to.
-So the estimate is a function of the set of records, whatever their order.
+The crowd behind the binomial variance of slot s, and what the guard compares with, is the prior that the records before
+the slot lead to (`relay_level`); scores of origins come from final slots. So the estimate is a function of the set of
+records, whatever their order.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from dpcrowd.schemes.relay_deviations import (
     move_deviations,
     partition_sums,
 )
+from dpcrowd.schemes.relay_level import crowd_level, diagonal, expected_level
 from dpcrowd.schemes.relay_shares import (
     fuse_learned,
     keep_final_filters,
@@ -53,11 +55,10 @@ __all__ = [
     "OFF",
     "begin_slot",
     "complete_filters",
-    "diagonal",
     "end_slot",
-    "expected_level",
     "prior_of",
     "skip_slots",
+    "with_bursts",
 ]
 
 
@@ -193,10 +194,13 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
         doubted = prior_var * _doubt(state, place)[:, None]
         _put(state, place, active, *_fuse(state, slot, active, (prior, doubted), reference, engine)[:2])
         return
-    if not matrix and deviations_cancel(state, slot):
+    cancels = deviations_cancel(state, slot)
+    if not matrix and (cancels or _bursts(state) is not None):
         reference = _sum(state, slot, active, known, (prior, prior_var), recent if guard else None, engine)
         doubted = prior_var * _doubt(state, place)[:, None]
-        sums = partition_sums(state, slot, active, (prior, doubted), reference, engine)
+        sums = state.y[slot % len(state.y)], state.info[slot % len(state.info)]
+        if cancels:
+            sums = partition_sums(state, slot, active, (prior, doubted), reference, engine)
         mean, var = update(prior, doubted, *sums)
         _put(state, place, active, mean, var)
         return
@@ -211,7 +215,7 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     rows = active  # of the others, no sum over groups is kept: their posteriors stay
     if state.table(slot).groups is None:
         rows = np.ones_like(active)
-        if deviations_cancel(state, slot):
+        if cancels:
             sums = partition_sums(state, slot, active, (prior, spread), reference, engine)
             state.y[place], state.info[place] = sums
         diagonal(full)[:] = state.info[place]
@@ -247,14 +251,16 @@ def _filter_bank(
         doubted = prior, prior_var * doubt
         mean, var, repeated = _fuse(state, slot, active, doubted, reference, engine)
         sums, stays = equivalent_sums(doubted, (mean, var)), (1.0 - state.setting.turnover) ** state.interval
-        fresh = fresh_evidence(repeated, stays, squared_surprise(doubted, sums), considered=True)
+        fresh = fresh_evidence(repeated, stays, squared_surprise((prior, prior_var), sums), considered=True)
         state.y[place][active], state.info[place][active] = sums[0][active], sums[1][active]
     elif deviations_cancel(state, slot):
         sums = partition_sums(state, slot, active, (prior, prior_var * doubt), reference, engine)
         state.y[place], state.info[place] = sums
-    priors.var *= doubt
     y, info, grouped = _apart(state.y[place], state.info[place], by_groups)
-    after = update_bank(priors, y, info, beliefs, grouped, bounded=model.course is None, fresh=fresh)
+    fuse = partial(update_bank, beliefs=beliefs, grouped=grouped, bounded=model.course is None, fresh=fresh)
+    after = fuse(priors, y, info)
+    if (contradicted := doubt[:, 0] > 1.0).any():
+        after.follow(fuse(priors.widened(doubt), y, info), contradicted)
     state.bank.put(place, after, active)  # of the others, no sums over groups are kept: their posteriors stay
     state.mean[place], state.mean_var[place] = combined(state.bank.at(place), beliefs)
     state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
@@ -327,9 +333,10 @@ def _sum(
     place, setting = slot % state.lag, state.setting
     held, table, words, engine = _held_records(state, slot, engine, active)
     split = None if table.groups is None else Split(*priors, OFF, setting.model.course is None)
-    reference = Reference(state.level[place], state.level_var[place], split=split)
+    level, level_var = crowd_level(state, slot, *priors)
+    reference = Reference(level, level_var, split=split)
     if recent is not None:
-        prior, prior_var = priors
+        prior, prior_var = priors[0], with_bursts(state, priors[1])
         penalised = state.suspicious[place]
         penalty = state.penalty[place] if penalised.any() else None
         if state.scores is not None and not known.all() and (beginners := active & ~known).any():
@@ -343,15 +350,25 @@ def _sum(
                 penalty[beginners] = 1.0
                 penalty[rows, origins] = factors
                 penalised[rows] = True
-        reference = Reference(
-            state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent, penalised, split
-        )
+        reference = Reference(level, level_var, prior, prior_var, penalty, LIMIT, recent, penalised, split)
     y, info = state.y[slot % len(state.y)], state.info[slot % len(state.info)]
     record_sums(
         held.indptr, held.indices, table, reference, setting.observation, setting.model.one_step_var, state.servers,
         engine, RecordSums(y, info, state.recent[place], state.scale[place], full, by_groups), active, posterior, words,
     )  # fmt: skip
     return reference
+
+
+def _bursts(state: RelayState) -> Floats | None:
+    """Return the variance (d,) of bursts that are known from the past, beyond that of the filter; None: of none."""
+    course = state.setting.model.course
+    return None if course is None or course.tails is None else course.tails.burst_var
+
+
+def with_bursts(state: RelayState, prior_var: Floats) -> Floats:
+    """Return the variances (N, d) with which the guard compares: a burst such as those of the past is no fault."""
+    bursts = _bursts(state)
+    return prior_var if bursts is None else prior_var + bursts
 
 
 def _held_records(
@@ -380,8 +397,9 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             held, table, words, taken = _held_records(state, slot - state.lag, engine)
             mean_var = state.mean_var[place]
             spread = diagonal(mean_var) if setting.form == "matrix" else mean_var
+            level = crowd_level(state, slot, state.mean[place], np.where(state.known[place][:, None], spread, np.inf))
             state.scores.judge(
-                held.indptr, held.indices, table, Reference(state.level[place], state.level_var[place]),
+                held.indptr, held.indices, table, Reference(*level),
                 setting.observation, setting.model.one_step_var,
                 (state.mean[place], spread, state.known[place]), taken, words, _persistence(state),
             )  # fmt: skip
@@ -407,26 +425,3 @@ def _persistence(state: RelayState) -> float:
     if setting.observation != "binomial":
         return 0.0
     return persistence_of(setting.turnover, state.interval)
-
-
-def expected_level(state: RelayState, slot: int) -> tuple[Floats, Floats]:
-    """Return the finalised state as it is expected to be L slots later, in a slot: means and variances, (N, d)."""
-    model, mean, var = state.setting.model, state.base, state.base_var
-    if state.base_bank is not None and model.course is not None:  # it may have learned that the level has moved
-        beliefs = state.beliefs
-        return combined(predict_bank(state.base_bank, model, beliefs, slot, max(slot - state.lag, -1)), beliefs)
-    if model.course is not None:
-        variances = diagonal(var) if state.setting.form == "matrix" else var
-        return predict_ahead(mean, variances, model, min(state.lag, slot + 1), slot)
-    if state.setting.form == "diagonal":
-        for _ in range(state.lag):
-            mean, var = predict(mean, var, model)
-        return mean, var
-    ahead = np.linalg.matrix_power(model.matrix_transition, state.lag)
-    known = np.broadcast_to(state.base_known[:, None], mean.shape)
-    return (ahead @ mean[..., None])[..., 0], np.where(known, 1.0, np.inf)
-
-
-def diagonal(matrices: Floats) -> Floats:
-    """Return the diagonals of the last two axes, as a view."""
-    return np.asarray(np.einsum("...kk->...k", matrices))

@@ -48,7 +48,7 @@ from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.nonnegative import nonnegative_view
 from dpcrowd.filters.observation import ROUNDING
 from dpcrowd.schemes.records import ungrouped
-from dpcrowd.schemes.relay_filter import diagonal
+from dpcrowd.schemes.relay_level import diagonal
 from dpcrowd.schemes.relay_state import RelayState, servers_per_run
 
 __all__ = [

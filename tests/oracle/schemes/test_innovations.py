@@ -50,7 +50,7 @@ def dense_innovations(network: Network, records: Records, last: int) -> dict[tup
         sensing[:, 0] = -shares[origins]
         sensing[np.arange(len(origins)), 1 + origins] = 1.0
         noise = np.eye(len(origins)) * network.noise_var
-        people = means[slot - LAG] if slot >= LAG else mean
+        people = mean  # of which it is known by then where they are within their own number
         if not means:  # the first records say what there is
             people = values.sum() / shares[origins].sum()
             full[0, 0] = 1e12

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.course import Course
+from dpcrowd.filters.tails import Tails
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.server import Server
 from relay_support import Network, message_of
@@ -61,6 +65,57 @@ def test_a_crowd_that_really_moves_is_followed() -> None:
     hear(server, network, 0, *((origin, CROWD) for origin in range(1, 6)))
     everybody = [(origin, 20 * CROWD) for origin in range(1, 10)]
     assert hear(server, network, 40, *everybody) == pytest.approx(20 * CROWD, rel=0.05)
+
+
+@pytest.mark.parametrize(("agreeing", "followed"), [(2, False), (3, True), (4, True)])
+def test_three_records_of_one_slot_that_agree_are_believed(agreeing: int, followed: bool) -> None:
+    """Where few servers sample in a slot, a burst that all of them reported was over before anybody believed it.
+
+    Two may be broken.
+    """
+    network = make_network()
+    server = network.server(0)
+    for slot in range(0, 24, 4):
+        hear(server, network, slot, (1 + slot // 4, CROWD))
+    estimate = hear(server, network, 64, *((origin, 20 * CROWD) for origin in range(1, 1 + agreeing)))
+    assert (estimate == pytest.approx(20 * CROWD, rel=0.05)) == followed
+    assert followed or estimate == pytest.approx(CROWD, rel=0.2)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_a_burst_such_as_those_of_the_past_is_no_fault(learn: bool) -> None:
+    """A single record of a burst counted thousands of times less, although the model said that there are bursts."""
+    profile, estimates = np.array([[CROWD]]), []
+    for bursts in (None, np.array([4e8])):  # 20,000 people now and then
+        tails = Tails(np.array([0.2]), np.array([0.01]), bursts)
+        course = Course(profile, np.full(profile.shape, 400.0), season=1, step=1, tails=tails)
+        model = ProcessModel.around(course, 0.05)
+        network = replace(make_network(), model=model, learn=learn, observation="binomial")
+        server = network.server(0)
+        for slot in range(0, 24, 4):
+            hear(server, network, slot, (1 + slot // 4, CROWD))
+        estimates.append(hear(server, network, 40, (1, 20 * CROWD)))
+    doubted, believed = estimates
+    assert doubted < 1.2 * CROWD
+    assert believed > 3.0 * CROWD
+
+
+def test_a_burst_that_all_records_show_is_followed_by_filters_that_learn() -> None:
+    """The guard widened all beliefs alike: none explained the burst better, and the estimate stayed where it was."""
+    profile = np.array([[80.0, 40.0]])
+    tails = Tails(np.array([0.2, 0.2]), np.array([0.02, 0.02]))
+    course = Course(profile, np.full(profile.shape, 400.0), season=1, step=1, tails=tails)
+    model = ProcessModel.around(course, 0.05)
+    network = replace(make_network(), model=model, learn=True, observation="binomial")
+    server = network.server(0)
+    crowds = [np.array([80.0, 40.0])] * 10 + [np.array([4800.0, 40.0])]
+    for number, crowd in enumerate(crowds):
+        slot = 40 * number
+        server.observe(slot, None)
+        values = {(origin, slot): np.rint(0.5 * crowd) for origin in range(1, 10)}
+        release = server.hear({1: message_of(values, list(values), network.price)})
+    assert release.estimate[0] == pytest.approx(4800.0, rel=0.1), "it was 222"
+    assert np.sqrt(release.variance[0]) < 400.0
 
 
 def test_without_a_guard_a_broken_record_counts_as_any_other() -> None:
