@@ -328,6 +328,7 @@ def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str
     """Return a remark for each scheme whose intervals contain the truth much less often than they say."""
     remarks = []
     relays = {entrant.label for entrant in config.entrants if isinstance(entrant.scheme, Relay)}
+    could_learn = relays if config.form == "diagonal" and config.composition is None else set()
     for record in records:
         coverage = mean_with_interval(record.coverage95).mean
         if coverage is None or coverage >= LEAST_COVERAGE:
@@ -341,9 +342,12 @@ def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str
             reason = f"{shares}, or {reason}" if learns else shares
             if record.label in relays and not learns:
                 reason += "; with share_width=0.1 it learns them"
+        advice = (
+            "" if config.learn or record.label not in could_learn else " With learn=True it learns how far it is off."
+        )
         remarks.append(
             f"{record.label}: only {coverage:.1%} of its 95% intervals contain the truth. They are too narrow: "
-            f"{reason}."
+            f"{reason}.{advice}"
         )
     return remarks
 
