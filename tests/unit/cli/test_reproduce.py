@@ -141,8 +141,10 @@ def test_a_model_goes_all_the_way_into_the_report(
     out = capsys.readouterr().out
     assert "report: " in out
     assert (
-        "note: filters knew model.toml (flu). The claims of the paper are about filters without a process model" in out
+        f"note: filters knew model.toml (flu, in-sample: fitted on {len(weeks) - 20} of the slots that were scored). "
+        "The claims of the paper are about filters without a process model" in out
     )
+    assert "\ncoverage: the 95% intervals contained the truth in " in out
     (entry,) = json.loads((tmp_path / "report" / "claims.json").read_text(encoding="utf-8"))["models"]
     assert (entry["data"], entry["model"], entry["model_source"]) == ("flu", "model.toml", "drawn")
     assert entry["in_sample_slots"] > 0, "programs that read the verdicts have to know"
