@@ -231,16 +231,17 @@ def _errors_text(errors: Errors) -> str:
 
 
 def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return a remark for each scheme whose finite budget ran out before the end of the data."""
-    remarks = []
+    """Return a remark for the schemes whose finite budgets ran out before the end of the data, one for all alike."""
+    alike: dict[str, list[str]] = {}
     for record in records:
         budget = exhaustion(record)
         if budget["exhausted_at"] is not None:
-            remarks.append(
-                f"{record.label}: budget exhausted at slot {budget['exhausted_at']} of {config.data.slots} (the median "
-                f"of the {budget['exhausted_servers']:.0%} of the servers that ran out); these take no more samples."
+            text = (
+                f"budget exhausted at slot {budget['exhausted_at']} of {config.data.slots} (the median of the "
+                f"{budget['exhausted_servers']:.0%} of the servers that ran out); these take no more samples."
             )
-    return remarks
+            alike.setdefault(text, []).append(record.label)
+    return [f"{', '.join(labels)}: {text}" for text, labels in alike.items()]
 
 
 def _planned(config: SimulationConfig) -> list[str]:
