@@ -91,7 +91,9 @@ def reproduce(as_json: bool, schemes: str | None, data: str | None, **settings: 
         what = "claim needs" if len(skipped) == 1 else "claims need"
         click.echo(f"{MARKS[NOT_JUDGED]} {len(skipped)} {what} figures that were not asked for, and were not judged")
     summary = ", ".join(
-        f"{number} {PLURALS[outcome]}" for outcome, number in report.claims["summary"].items() if number
+        f"{number} {outcome if number == 1 else PLURALS[outcome]}"
+        for outcome, number in report.claims["summary"].items()
+        if number
     )
     click.echo(f"\nclaims: {summary}")
     coverage = coverage_summary(CoverageRow(**row) for row in report.claims["coverage"])

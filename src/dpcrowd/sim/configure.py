@@ -29,7 +29,7 @@ from dpcrowd.sim.data.shares import checked_composition, checked_share_width, is
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.data.times import slot_times
 from dpcrowd.sim.fitted import apply_model, by_position
-from dpcrowd.sim.network_choice import network_spec
+from dpcrowd.sim.network_choice import is_graph_file, network_spec
 from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.share_choice import SharesLike, is_changing, resolved_shares, sized_shares, turnover_of
@@ -178,7 +178,9 @@ def configure(
         shares = "uniform" if known is None else known
         if known is not None:
             data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
-    known_shares = resolved_shares(shares, network.servers, data)
+    known_shares = resolved_shares(
+        shares, network.servers, data, is_default=servers is None and not is_graph_file(graph)
+    )
     one_server = isinstance(data, CheckIns) or (
         known_shares == "partition" if isinstance(known_shares, str) else is_partition(known_shares)
     )

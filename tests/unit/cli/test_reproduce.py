@@ -117,6 +117,15 @@ def test_claims_of_figures_that_were_not_asked_for_are_one_line(
     assert f"claims: {number} not judged" in lines
 
 
+def test_one_claim_holds_and_two_hold(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """'1 hold' is no English."""
+    claims = {"claims": [], "summary": {"holds": 1, "does not hold": 2, "undecided": 1}, "coverage": [], "models": []}
+    done = reproduce_module.Reproduction(Path("index.html"), claims, {})
+    monkeypatch.setattr(reproduce_module, "reproduce", lambda *_, **__: done)
+    assert main(["reproduce", "1"]) == 0
+    assert "claims: 1 holds, 2 do not hold, 1 undecided\n" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
 def test_a_model_goes_all_the_way_into_the_report(
