@@ -23,6 +23,7 @@ const { hasMap, shapesOf } = await load("map.tsx");
 const { anchorOf, blocksOf, inline } = await load("markdown.tsx");
 const { Metrics } = await load("metrics.ts");
 const { Tiles } = await load("tiles.ts");
+const { trendOf } = await load("trend.ts");
 globalThis.matchMedia = () => ({ matches: false, addEventListener: () => undefined });
 const { helpLink, helpName } = await load("help.tsx");
 const { roamingCost } = await load("privacy.tsx");
@@ -78,6 +79,20 @@ test("a slot that comes twice counts once, and gaps stay gaps", () => {
   history.merge(columns(4, 4));
   history.merge(columns(8, 9));
   assert.deepEqual([history.length, history.find(5), history.slot(5)], [7, 5, 8]);
+});
+
+test("a trend is a part of the total that it began with, if that was clearly somebody", () => {
+  const trend = (before, now, half = 1) => {
+    const history = new History([]);
+    history.merge({ ...columns(0, 12, { regions: [], value: (slot) => (slot < 12 ? before : now) }), total_half_width: Array(13).fill(half) });
+    return trendOf(history, 10);
+  };
+  const { steps, change, part } = trend(37, 146);
+  assert.deepEqual([steps, change, part.toFixed(3)], [10, 109, "2.946"]);
+  assert.equal(trend(40, 30).part, -0.25);
+  for (const [before, half] of [[9, 1], [37, 40], [0, 1], [-20, 1], [37, NaN], [NaN, 1]]) assert.equal(trend(before, 146, half).part, null, `${before} ±${half}`);
+  assert.equal(trend(37, NaN).part, null);
+  assert.deepEqual([trendOf(null, 10).steps, trendOf(new History([]), 10).change], [0, NaN]);
 });
 
 const colors = { ink: "", grid: "", surface: "" };

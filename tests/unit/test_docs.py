@@ -45,6 +45,19 @@ def _shown_commands() -> list[list[str]]:
     return [line.split() for line in lines]
 
 
+def test_git_ignores_what_the_commands_of_the_readme_write() -> None:
+    """Whoever tries them in a clone would find their files among the changes, and commit keys of a trial network.
+
+    Only at the root: the package has a folder called report.
+    """
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    written = set(re.findall(r"^    dpcrowd .*?(?:--out|--toml|init) ([A-Za-z./]+)", readme, flags=re.MULTILINE))
+    assert {"model.toml", "plan.toml", "NET"} <= written
+    lines = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    for name in {*written, "report"}:  # where reproduce writes without --out
+        assert (f"/{name}" if "." in name else f"/{name}/") in lines, name
+
+
 @pytest.mark.slow
 def test_options_that_the_pages_show_exist() -> None:
     """A renamed option would leave readers with commands that fail."""

@@ -8,6 +8,7 @@ import { hasMap, RegionMap } from "./map";
 import type { Model } from "./model";
 import type { Server } from "./server";
 import { Tiles } from "./tiles";
+import { trendOf } from "./trend";
 
 export const TREND_SLOTS = 10;
 const MOST_CHANGES = 5;
@@ -33,10 +34,8 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
   const [asMap, showMap] = useState<boolean | null>(null);
   const mapped = hasMap(server.topology, server.shapes), map = mapped && (asMap ?? true);
   const last = history === null ? -1 : history.length - 1;
-  const steps = Math.min(TREND_SLOTS, Math.max(last, 0));
   const total = last < 0 ? NaN : history!.estimate(last, -1), half = last < 0 ? NaN : history!.halfWidth(last, -1);
-  const change = steps === 0 ? NaN : total - history!.estimate(last - steps, -1);
-  const noise = steps === 0 ? NaN : Math.hypot(half, history!.halfWidth(last - steps, -1));
+  const { steps, change, half: noise, part } = trendOf(history, TREND_SLOTS);
   const changes = history === null || steps === 0 ? [] : changesOf(history, steps).slice(0, MOST_CHANGES);
   return (
     <section id="now" aria-labelledby="now-title">
@@ -47,7 +46,7 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
           <p class="total" id="total">{count(total)} <span class="half">{halfWidth(half)}</span></p>
           <p class="note">If the network’s model of the crowd is right, the true number is within {halfWidth(half)} in about 95 of 100 slots <About word="interval" /></p>
           <p class="trend"><strong class={change > noise ? "up" : change < -noise ? "down" : ""}>{Number.isFinite(change) ? `${Math.abs(change) <= noise ? "≈" : change > 0 ? "▲" : "▼"} ${signed(change)}` : "–"}</strong>{" "}
-            in the last {steps} slots{Number.isFinite(change) && total > 0 ? ` (${change >= 0 ? "+" : "−"}${percent(Math.abs(change / total))})` : ""} <About word="trend" /></p>
+            in the last {steps} slots{part === null ? "" : ` (${part >= 0 ? "+" : "−"}${percent(Math.abs(part))})`} <About word="trend" /></p>
           {changes.length > 1 && (
             <>
               <h3>Largest changes <About word="trend" /></h3>

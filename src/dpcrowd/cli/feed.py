@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -40,6 +40,10 @@ _LEFT_OUT, _NO_ANSWER = 1, 4
 _LINES_PER_REPORT, _REPORT_SECONDS = 20, 60.0
 _UNNAMED = "not named by the node"
 _NAP = 0.1
+_EXAMPLE = '{"user": "u1", "region": "north", "time": "2026-01-05T08:00:00Z"}'
+
+
+_Lines = Generator[tuple[int, str], None, None]
 
 
 @click.command()
@@ -118,7 +122,7 @@ def feed(
     with closing(_Sender(lambda: Client(url, token, ca=ca, patience=patience))) as sender, Stop() as stop:
         if seconds is None:
             seconds = sender.longest_wait(lambda: Client(url, token, ca=ca, retries=0)) if waits else _WAIT_OF_A_FILE
-        lines = open_source(stop.requested, seconds)
+        lines = _refuse_csv(source, open_source(stop.requested, seconds))
         batches = LineBatches(lines, left_out.line, size=batch, seconds=seconds, wake=_WAKE, stop=stop.requested)
         idle_at = time.monotonic()
 
@@ -147,9 +151,7 @@ def feed(
     return code or (_LEFT_OUT if left_out.total else 0)
 
 
-def _source(
-    source: str, *, follow: bool, new: bool
-) -> Callable[[Callable[[], bool], float], Iterator[tuple[int, str]]]:
+def _source(source: str, *, follow: bool, new: bool) -> Callable[[Callable[[], bool], float], _Lines]:
     """Open the source before anything is sent; return a function of `stop` and a pause that yields its lines."""
     from dpcrowd.client.tail import follow_file, open_lines, read_lines
     from dpcrowd.errors import BadInput
@@ -175,7 +177,26 @@ def _source(
     return lambda stop, pause: _file_errors(source, read_lines(stream))
 
 
-def _file_errors(source: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def _refuse_csv(source: str, lines: _Lines) -> _Lines:
+    """Yield the lines, unless the first one is the header of a CSV file, of which each line would be left out."""
+    from dpcrowd.client.tail import is_csv_header
+    from dpcrowd.errors import BadInput
+
+    with closing(lines):
+        is_first = True
+        for number, line in lines:
+            if is_first and number == 1 and is_csv_header(line):
+                where = "standard input" if source == "-" else f"'{source}'"
+                raise BadInput(
+                    f"{where} is a CSV file: its first line has names of columns. feed takes JSON, one object per "
+                    f"line, such as {_EXAMPLE}; write each row in this form. dpcrowd.Client.checkin takes tables as "
+                    "they are."
+                )
+            is_first = False
+            yield number, line
+
+
+def _file_errors(source: str, lines: Iterator[tuple[int, str]]) -> _Lines:
     """Yield the lines; turn a file that cannot be read any more into wrong input."""
     from dpcrowd.errors import BadInput
 

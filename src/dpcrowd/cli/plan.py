@@ -16,6 +16,8 @@ from dpcrowd.errors import BadInput
 
 __all__ = ["plan"]
 
+_SMALL_REGIONS = ', with groups = "auto": servers join small regions under one draw of noise where that helps.'
+
 
 @click.command(cls=CommandWithWidth)
 @click.option(
@@ -146,7 +148,7 @@ def plan(
     from dpcrowd.sim.planner.plan import beside_model
     from dpcrowd.sim.planner.plan import plan as make_plan
     from dpcrowd.sim.planner.plot import plot_plan
-    from dpcrowd.sim.planner.toml import write_plan
+    from dpcrowd.sim.planner.toml import has_groups, write_plan
     from dpcrowd.sim.plot import check_plot_path
 
     if settings["slot"] is not None:
@@ -182,17 +184,20 @@ def plan(
     result = replace(result, remarks=notes_with_options(result.remarks))
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
     # be written does not cost the result.
+    written = []
     try:
         if toml_file is not None:
             write_plan(result, toml_file)
             result = replace(result, remarks=(*result.remarks, *_about_file(result, toml_file)))
+            written.append(f"written to {toml_file}{_SMALL_REGIONS if has_groups(result) else '.'}")
         if plot_file is not None:
             plot_plan(result, plot_file)
+            written.append(f"written to {plot_file}.")
     finally:
         if as_json:
             click.echo(json.dumps(result.summary()))
         else:
-            _print_plan(result)
+            _print_plan(result, written)
 
 
 def _about_file(result: Any, file: Path) -> list[str]:
@@ -228,7 +233,7 @@ def _hops(option: str, text: str | None) -> Any:
     return int(text)
 
 
-def _print_plan(result: Any) -> None:
+def _print_plan(result: Any, written: list[str]) -> None:
     from dpcrowd.cli.console import console, print_columns
     from dpcrowd.sim.planner.text import error_lines, recommendation
 
@@ -283,7 +288,7 @@ def _print_plan(result: Any) -> None:
                 "regions not told from 0": [str(row.hidden) for row in rows],
             },
         )
-    for text in (f"promise: {result.promise}", *(f"note: {remark}" for remark in result.remarks)):
+    for text in (f"promise: {result.promise}", *(f"note: {remark}" for remark in result.remarks), *written):
         say(text, "dim")
 
 

@@ -72,6 +72,7 @@ def reproduce(as_json: bool, schemes: str | None, data: str | None, **settings: 
     that is given; without them there is no figure 10.
     """
     from dpcrowd.experiments.report.claims import MARKS, NOT_JUDGED, PLURALS, needs_other_figures
+    from dpcrowd.experiments.report.coverage import CoverageRow, coverage_summary
     from dpcrowd.experiments.reproduce import reproduce as run
 
     with _progress() as progress:
@@ -90,17 +91,33 @@ def reproduce(as_json: bool, schemes: str | None, data: str | None, **settings: 
         what = "claim needs" if len(skipped) == 1 else "claims need"
         click.echo(f"{MARKS[NOT_JUDGED]} {len(skipped)} {what} figures that were not asked for, and were not judged")
     summary = ", ".join(
-        f"{number} {PLURALS[outcome]}" for outcome, number in report.claims["summary"].items() if number
+        f"{number} {outcome if number == 1 else PLURALS[outcome]}"
+        for outcome, number in report.claims["summary"].items()
+        if number
     )
-    click.echo(f"\nclaims: {summary}\nreport: {report.page}")
+    click.echo(f"\nclaims: {summary}")
+    coverage = coverage_summary(CoverageRow(**row) for row in report.claims["coverage"])
+    if coverage:
+        click.echo(f"coverage: {coverage}")
+    click.echo(f"report: {report.page}")
     if report.claims["models"]:
-        names = ", ".join(f"{entry['model']} ({entry['data']})" for entry in report.claims["models"])
+        names = ", ".join(f"{entry['model']} ({entry['data']}, {_seen(entry)})" for entry in report.claims["models"])
         click.echo(
             f"note: filters knew {names}. The claims of the paper are about filters without a process model: judge "
             "them without --model."
         )
     for name, text in report.missing.items():
         click.echo(f"missing: {name}: {text}", err=True)
+
+
+def _seen(model: dict[str, Any]) -> str:
+    """Return whether a model has seen slots that were scored."""
+    slots = model["in_sample_slots"]
+    if slots is None:
+        return "which may have been fitted on slots that were scored"
+    if slots == 0:
+        return "not in-sample"
+    return f"in-sample: fitted on {slots} of the slots that were scored"
 
 
 def _names(text: str | None) -> tuple[str, ...]:

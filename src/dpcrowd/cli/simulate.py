@@ -227,11 +227,14 @@ def simulate(
     result = replace(result, warnings=notes_with_options(result.warnings))
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
     # be written does not cost the result.
+    written = []
     try:
         if plot_file is not None:
             plot_errors(result, plot_file)
+            written.append(f"written to {plot_file}.")
         if out_file is not None:
             result.write(out_file)
+            written.append(f"written to {out_file}.")
     finally:
         if as_json:
             noise = None if result.observation_noise is None else asdict(result.observation_noise)
@@ -239,10 +242,10 @@ def simulate(
             content["warnings"] = list(result.warnings)
             click.echo(json.dumps(content))
         else:
-            _print_table(result, wide=wide, quiet=quiet)
+            _print_table(result, written, wide=wide, quiet=quiet)
 
 
-def _print_table(result: Any, *, wide: bool, quiet: bool) -> None:
+def _print_table(result: Any, written: list[str], *, wide: bool, quiet: bool) -> None:
     from dpcrowd.cli.console import console, print_columns
 
     out = console()
@@ -260,7 +263,7 @@ def _print_table(result: Any, *, wide: bool, quiet: bool) -> None:
         print_columns(out, {"scheme": columns["scheme"], **by_size})
     unreliable = [_UNRELIABLE] if any(row["passes_checks"] is False for row in rows) else []
     warnings = [*unreliable, *(f"warning: {note}" for note in result.warnings)]
-    for text in warnings if quiet else [*warnings, *_remarks(result, rows, wide=wide)]:
+    for text in warnings if quiet else [*warnings, *_remarks(result, rows, wide=wide), *written]:
         # Lines are wrapped on a terminal; a file gets one line per note.
         out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
 

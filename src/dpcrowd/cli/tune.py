@@ -185,6 +185,7 @@ def _larger_errors(tuned: Any) -> list[str]:
 def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
     from dpcrowd.cli.console import console, print_columns
     from dpcrowd.experiments.tune.search import MIN_COVERAGE
+    from dpcrowd.models.text import range_text
 
     variances = tuned.model.process_var.tolist()
     rows = [("process model", tuned.process_model)] if tuned.process_model else []
@@ -192,10 +193,10 @@ def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
     if len(variances) == 1:
         rows.append((f"Q{alone}", f"{variances[0]:.4g}"))
     else:
-        rows.append((f"Q of {len(variances)} regions{alone}", f"{min(variances):.4g} to {max(variances):.4g}"))
+        rows.append((f"Q of {len(variances)} regions{alone}", range_text(variances)))
     if tuned.model.transition.ndim == 2:
         stay = tuned.model.transition.diagonal()
-        rows.append(("A: share of people who stay", f"{stay.min():.4g} to {stay.max():.4g}"))
+        rows.append(("A: share of people who stay", range_text(stay.tolist())))
     rows += [(name, f"{value:.4g}") for name, value in tuned.tuning.items()]
     rows.append(("ARE before → after", f"{tuned.are_before:.4g} → {tuned.are_after:.4g}"))
     rows.append(("CRPS before → after", f"{tuned.crps_before:.4g} → {tuned.crps_after:.4g}"))

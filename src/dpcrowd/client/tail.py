@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -21,12 +22,19 @@ from dpcrowd.client.lines import NumberedCheckin
 from dpcrowd.client.rows import CheckinRow, read_row
 from dpcrowd.client.views import Network
 
-__all__ = ["LineBatches", "follow_file", "longest_wait", "open_lines", "read_lines"]
+__all__ = ["LineBatches", "follow_file", "is_csv_header", "longest_wait", "open_lines", "read_lines"]
 
 _PAUSE = 0.2
 _SHORTEST_WAIT, _UNKNOWN_WAIT, _LONGEST_WAIT = 0.02, 0.05, 0.5
 _CHUNK = 1 << 20
 _MOST_WAITING = 10_000  # lines between the reader and the sender; then the reader waits
+
+_FIELDS = (
+    {"user", "users", "user_id", "userid", "person", "device", "id"},
+    {"region", "regions", "region_id", "place", "area", "zone", "location"},
+    {"time", "times", "timestamp", "date", "datetime", "slot"},
+)
+"""Names that columns of check-ins have in files of others, by field."""
 
 Line = tuple[int, str]
 
@@ -36,10 +44,21 @@ def open_lines(path: Path) -> TextIO:
     return path.open(encoding="utf-8", errors="surrogateescape")
 
 
-def read_lines(stream: TextIO) -> Iterator[Line]:
+def read_lines(stream: TextIO) -> Generator[Line, None, None]:
     """Yield (number, line) of a stream until it ends, and close it."""
     with stream:
         yield from enumerate(stream, start=1)
+
+
+def is_csv_header(line: str) -> bool:
+    """Return whether a line is the header of a table of check-ins: two of the three fields, as names of columns.
+
+    >>> is_csv_header("user,time,region"), is_csv_header('"Region"; "User ID"'), is_csv_header("ann,north")
+    (True, True, False)
+    """
+    cells = [cell.strip().strip("\"'").strip().casefold() for cell in re.split("[,;\t]", line.removeprefix("\ufeff"))]
+    names = {cell.replace(" ", "_") for cell in cells}
+    return sum(bool(names & field) for field in _FIELDS) >= 2
 
 
 def longest_wait(network: Network | None) -> float:

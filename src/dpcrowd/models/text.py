@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dpcrowd.models.model import Model
 
-__all__ = ["model_rows", "model_text"]
+__all__ = ["model_rows", "model_text", "range_text"]
 
 _VISIBLE = 5e-4
 """Smaller parts of a deviation are 0 to anybody who reads a table."""
@@ -20,9 +20,9 @@ def model_rows(model: Model) -> list[tuple[str, str]]:
     return [
         ("regions", str(len(model.regions))),
         ("season", str(model.season)),
-        ("level", _range([region.level for region in model.regions])),
+        ("level", range_text([region.level for region in model.regions])),
         ("a (deviation left after a slot)", _persistence([region.transition for region in model.regions])),
-        (f"variance ({model.variance})", _range([region.variance for region in model.regions])),
+        (f"variance ({model.variance})", range_text([region.variance for region in model.regions])),
         *_correlation_rows(model),
         ("expected error, one slot ahead", _score(scores.error)),
         ("expected error, model alone", _score(scores.past)),
@@ -45,8 +45,14 @@ def _correlation_rows(model: Model) -> list[tuple[str, str]]:
     return [(name, _score(value)) for name, value in rows if value is not None]
 
 
-def _range(values: Sequence[float]) -> str:
-    return f"{values[0]:.4g}" if len(values) == 1 else f"{min(values):.4g} to {max(values):.4g}"
+def range_text(values: Sequence[float]) -> str:
+    """Return the least and the largest number; one number where both are printed alike.
+
+    >>> range_text([0.5, 2.0, 1.0]), range_text([0.00495, 0.004950001])
+    ('0.5 to 2', '0.00495')
+    """
+    ends = (f"{min(values):.4g}", f"{max(values):.4g}")
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _persistence(values: Sequence[float]) -> str:
@@ -54,7 +60,7 @@ def _persistence(values: Sequence[float]) -> str:
     visible = [value if value >= _VISIBLE else 0.0 for value in values]
     if not any(visible):
         return "0: deviations do not persist"
-    return _range(visible)
+    return range_text(visible)
 
 
 def _score(value: float) -> str:

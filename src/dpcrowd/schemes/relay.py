@@ -77,6 +77,13 @@ GROUPS_NEED_A_MODEL = (
     'apart, and have no bound. Give a model, or form "diagonal", or leave the groups "off".'
 )
 
+
+def check_groups_beside_learning(groups: str | None, share_width: float) -> None:
+    """Refuse groups of regions whose shares are learned."""
+    if share_width > 0.0 and groups not in (None, "off"):
+        raise BadInput("relay: groups and learned shares do not combine; leave groups or the share width out.")
+
+
 _LEAST_VAR = 1e-12
 
 
@@ -171,8 +178,7 @@ class Relay(Scheme):
         _check_phases(setting)
         if setting.share_width > 0.0:
             check_learning(setting, self.max_hops)
-            if self.groups != "off":
-                raise BadInput("relay: groups and learned shares do not combine; leave groups or the share width out.")
+        check_groups_beside_learning(self.groups, setting.share_width)
         if self.groups != "off" and setting.form == "matrix" and setting.model.course is None:
             raise BadInput(GROUPS_NEED_A_MODEL)
         samples = self.samples_in(setting)

@@ -17,18 +17,19 @@ from dpcrowd.plugins import make_scheme
 from dpcrowd.privacy import Accounting, Users
 from dpcrowd.schemes.base import Form, Scheme, check_share_width
 from dpcrowd.schemes.registry import SCHEMES
-from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay import Relay, check_groups_beside_learning
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.adopted import NO_MODEL, adopt_crowd_settings, adopt_model, differing_settings, turnover_note
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet
+from dpcrowd.sim.data.draw import check_composition
 from dpcrowd.sim.data.in_memory import data_set_of
 from dpcrowd.sim.data.series import OneSlot
 from dpcrowd.sim.data.shares import checked_composition, checked_share_width, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.data.times import slot_times
 from dpcrowd.sim.fitted import apply_model, by_position
-from dpcrowd.sim.network_choice import network_spec
+from dpcrowd.sim.network_choice import is_graph_file, network_spec
 from dpcrowd.sim.network_file import NetworkFile, is_network_file, read_network_file
 from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.share_choice import SharesLike, is_changing, resolved_shares, sized_shares, turnover_of
@@ -149,19 +150,13 @@ def configure(
     With a network.toml as `graph`, its turnover, groups and share_width are the defaults, where they can be used, and
     its process model, unless a process variance is given.
     """
+    check_groups_beside_learning(groups, 0.0 if share_width is None else checked_share_width(share_width))
     loading = {
-        "slots": slots,
-        "process_var": process_var,
-        "slot_length": slot_length,
-        "round_counts": round_counts or None,
-        "gaps": gaps,
-        "header": header,
-        "data_dir": data_dir,
-        "regions": regions,
+        **{"slots": slots, "process_var": process_var, "slot_length": slot_length, "regions": regions},
+        **{"round_counts": round_counts or None, "gaps": gaps, "header": header, "data_dir": data_dir},
     }
     data = _load_data(data, {name: value for name, value in loading.items() if value is not None}, model)
-    if isinstance(tuning, str | os.PathLike):
-        tuning = read_tuned(tuning)
+    tuning = read_tuned(tuning) if isinstance(tuning, str | os.PathLike) else tuning
     tuned: Tuned | None = None
     if isinstance(tuning, Tuned):
         if process_var is not None:
@@ -183,7 +178,9 @@ def configure(
         shares = "uniform" if known is None else known
         if known is not None:
             data = replace(data, notes=(*data.notes, _SHARES_OF_FILE.format(file=os.fspath(graph))))
-    known_shares = resolved_shares(shares, network.servers, data)
+    known_shares = resolved_shares(
+        shares, network.servers, data, is_default=servers is None and not is_graph_file(graph)
+    )
     one_server = isinstance(data, CheckIns) or (
         known_shares == "partition" if isinstance(known_shares, str) else is_partition(known_shares)
     )
@@ -192,6 +189,7 @@ def configure(
         observation = "paper" if of_paper and not one_server else "binomial"
         if observation == "binomial" and not one_server:
             data = replace(data, notes=(*data.notes, _OBSERVED_AS_PEOPLE))
+    check_composition(composition, data, network.servers, known_shares, observation)
     options = {"sampling": sampling, "interval": interval, "grouping": grouping}
     labelled = _with_labels(schemes)
     by_name = any(scheme == Relay.name for _, scheme in labelled)
@@ -263,10 +261,9 @@ def configure(
         share_width=share_width,
         meetings=share_width > 0.0 and meetings and users == "pinned",
     )
-    open_reaches = [relay_options["reach"] is None and scheme == Relay.name for _, scheme in labelled]
     entrants = tuple(
-        _with_reach(config, entrant) if open_reach else entrant
-        for entrant, open_reach in zip(entrants, open_reaches, strict=True)
+        _with_reach(config, entrant) if relay_options["reach"] is None and given == Relay.name else entrant
+        for entrant, (_, given) in zip(entrants, labelled, strict=True)
     )
     config = replace(config, entrants=tuple(_with_samples(config, entrant) for entrant in entrants))
     return _with_differences(config, file, process_var, tuned)

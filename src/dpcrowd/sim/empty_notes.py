@@ -10,7 +10,7 @@ from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.statistics import mean_with_interval
 
-__all__ = ["empty_notes"]
+__all__ = ["empty_notes", "empty_warnings"]
 
 _MANY = 0.1
 """Part of the regions from which on those that are always empty are said to be in the coverage."""
@@ -19,6 +19,24 @@ _MANY = 0.1
 def empty_notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return remarks on estimates that are worse than a guess of 0, and on regions that are always empty."""
     return [*_worse_than_nobody(config, records), *_empty_regions(config, records)]
+
+
+def empty_warnings(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    """Return the remark on estimates that are worse than a guess of 0, if one of them has an interval.
+
+    Whoever gives intervals says how much is known; a baseline without them promises nothing.
+    """
+    return _worse_than_nobody(config, records) if any(_has_intervals(one) for one in _worse(records)) else []
+
+
+def _worse(records: Sequence[RunRecords]) -> list[RunRecords]:
+    """Return the records of schemes that a guess of 0, whose total error is 1, would be closer than."""
+    errors = [mean_with_interval(record.total_error).mean for record in records]
+    return [record for record, error in zip(records, errors, strict=True) if error is not None and error > 1.0]
+
+
+def _has_intervals(record: RunRecords) -> bool:
+    return mean_with_interval(record.coverage95).mean is not None
 
 
 def _empty_regions(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
@@ -51,8 +69,7 @@ def _worse_than_nobody(config: SimulationConfig, records: Sequence[RunRecords]) 
     Where most counts are 0 that happens to a model that is right, for estimates are means; elsewhere it does not.
     """
     empty = [mean_with_interval(record.empty).mean or 0.0 for record in records if record.empty is not None]
-    errors = {record.label: mean_with_interval(record.total_error).mean for record in records}
-    worse = [label for label, error in errors.items() if error is not None and error > 1.0]
+    worse = [record.label for record in _worse(records)]
     if not worse:
         return []
     closer = f"a guess of 0 everywhere, whose total error is 1, would be closer than {', '.join(worse)}"

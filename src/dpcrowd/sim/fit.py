@@ -19,7 +19,7 @@ from dpcrowd.filters.tails import HEAVY
 from dpcrowd.models.estimate import Fitted
 from dpcrowd.models.file import write_model
 from dpcrowd.models.model import LONGEST_SOURCE, Model, RegionModel
-from dpcrowd.models.printable import check_printable
+from dpcrowd.models.printable import check_printable, escaped
 from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes, check_seen_twice, duration_text
 from dpcrowd.models.steps import fit_after_step
 from dpcrowd.sim.data.checkins import slot_length_us
@@ -72,10 +72,7 @@ def fit(
     source = checked_source(source, _NO_SOURCE)
     if out is not None:
         check_toml_path(checked_path("out", out), "a model")
-    for name in ("releases", "made_with"):
-        if name in loading:
-            raise BadInput(f"dpcrowd.fit reads counts and has no '{name}'; give releases to dpcrowd.fit_releases.")
-    _check_options(loading)
+    _check_options(slot_length, loading)
     if isinstance(data, np.ndarray | list):
         try:
             data, loading = _from_array(data, loading), {}
@@ -92,6 +89,7 @@ def fit(
     except OneSlot:
         what = "the DataFrame" if is_frame(data) else f"'{data}'"
         raise BadInput(f"{what} has 1 slot; a model needs at least 3.") from None
+    _check_names(series)
     if is_drawn_anew(series):
         raise BadInput(f"'{series.name}' is drawn anew in each run and has no past to fit on; give a file of counts.")
     first, last = (0, series.slots) if span is None else read_span(span, series.slots)
@@ -140,12 +138,23 @@ _NO_SOURCE = (
 )
 
 
-def _check_options(loading: dict[str, Any]) -> None:
-    """Refuse options that neither fit nor `load_data` has."""
+def _check_options(slot_length: str | float | None, loading: dict[str, Any]) -> None:
+    """Refuse options that neither fit nor `load_data` has, and a slot length that no data may have."""
+    if slot_length is not None:
+        slot_length_us(slot_length)
+    for name in ("releases", "made_with"):
+        if name in loading:
+            raise BadInput(f"dpcrowd.fit reads counts and has no '{name}'; give releases to dpcrowd.fit_releases.")
     known = {*signature(fit).parameters, *signature(load).parameters} - {"data", "loading", "name_or_path"}
     for name in loading:
         if name not in known:
             raise unknown_name("option of dpcrowd.fit", name, known)
+
+
+def _check_names(data: DataSet) -> None:
+    """Refuse names that no model may have, whether or not it is written: later the model's file would be blamed."""
+    for region in data.regions:
+        check_printable(region, f"column or region '{escaped(region)}' of '{os.path.basename(data.name)}'")
 
 
 def _from_array(counts: list[Any] | NDArray[Any], options: dict[str, Any]) -> DataSet:

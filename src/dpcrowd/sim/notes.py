@@ -15,7 +15,7 @@ from dpcrowd.schemes.registry import groups_regions
 from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES
-from dpcrowd.sim.empty_notes import empty_notes
+from dpcrowd.sim.empty_notes import empty_notes, empty_warnings
 from dpcrowd.sim.fit_notes import LEAST_COVERAGE
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.group_notes import group_notes
@@ -189,14 +189,16 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
 def warnings(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return the remarks without which figures are misread, which are among the notes, too.
 
-    Slots that a model has seen, budgets that ran out, intervals that contain the truth too rarely or too often, missing
-    estimates, links that do not connect all servers, users at several servers, and promises of different spans.
+    Slots that a model has seen, budgets that ran out, intervals that contain the truth too rarely or too often,
+    estimates with intervals that are worse than a guess of 0, missing estimates, links that do not connect all servers,
+    users at several servers, and promises of different spans.
     """
     in_sample = None if config.fitted is None else in_sample_note(config.fitted, config.in_sample)
     return [
         *([] if in_sample is None else [in_sample]),
         *_exhausted(config, records),
         *_narrow(config, records),
+        *empty_warnings(config, records),
         *_wide(config, records),
         *_incomplete(records),
         *link_notes(config),
@@ -229,16 +231,17 @@ def _errors_text(errors: Errors) -> str:
 
 
 def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return a remark for each scheme whose finite budget ran out before the end of the data."""
-    remarks = []
+    """Return a remark for the schemes whose finite budgets ran out before the end of the data, one for all alike."""
+    alike: dict[str, list[str]] = {}
     for record in records:
         budget = exhaustion(record)
         if budget["exhausted_at"] is not None:
-            remarks.append(
-                f"{record.label}: budget exhausted at slot {budget['exhausted_at']} of {config.data.slots} (the median "
-                f"of the {budget['exhausted_servers']:.0%} of the servers that ran out); these take no more samples."
+            text = (
+                f"budget exhausted at slot {budget['exhausted_at']} of {config.data.slots} (the median of the "
+                f"{budget['exhausted_servers']:.0%} of the servers that ran out); these take no more samples."
             )
-    return remarks
+            alike.setdefault(text, []).append(record.label)
+    return [f"{', '.join(labels)}: {text}" for text, labels in alike.items()]
 
 
 def _planned(config: SimulationConfig) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput, counted
+from dpcrowd.models.printable import check_printable
 from dpcrowd.models.season import SlotTimes
 from dpcrowd.schemes.base import Z95
 from dpcrowd.sim.data.span import Span, read_span, span_text
@@ -72,6 +73,8 @@ def read_releases(table: Table) -> ReleaseTable:
     numbers = [_slot(table, row, names["slot"]) for row in range(len(table.rows))]
     labels = [str(cell) for cell in table.column(names["region"])]
     regions = tuple(dict.fromkeys(labels))
+    for region in regions:
+        check_printable(region, table.where(labels.index(region), names["region"]))
     _check_range(table, numbers, names["slot"], len(regions))
     slots = np.arange(min(numbers), max(numbers) + 1)
     place = {name: number for number, name in enumerate(regions)}

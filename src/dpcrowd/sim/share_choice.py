@@ -75,12 +75,15 @@ def _shares_of_file(
     return file.shares(names, data.regions, selected=selected), servers
 
 
-def resolved_shares(shares: Any, servers: int, data: DataSet) -> str | Shares:
-    """Return how shares are drawn, or explicit shares, checked."""
+def resolved_shares(shares: Any, servers: int, data: DataSet, *, is_default: bool = False) -> str | Shares:
+    """Return how shares are drawn, or explicit shares, checked.
+
+    is_default  whether nobody has given the number of servers
+    """
     if isinstance(shares, str) and shares == EQUAL:
         return np.full(servers, 1.0 / servers)
     if not isinstance(shares, str):
-        return _explicit_shares(shares, servers, data)
+        return _explicit_shares(shares, servers, data, is_default=is_default)
     if shares not in KINDS:
         problem = unknown_name("kind of shares", shares, (EQUAL, *KINDS))
         raise BadInput(
@@ -89,9 +92,9 @@ def resolved_shares(shares: Any, servers: int, data: DataSet) -> str | Shares:
     return shares
 
 
-def _explicit_shares(shares: Any, servers: int, data: DataSet) -> Shares:
+def _explicit_shares(shares: Any, servers: int, data: DataSet, *, is_default: bool) -> Shares:
     """Return explicit shares, checked."""
-    checked = checked_shares(shares, servers, data.slots, len(data.regions))
+    checked = checked_shares(shares, servers, data.slots, len(data.regions), is_default=is_default)
     if checked.shape == (servers, len(data.regions)) == (data.slots, servers):
         raise BadInput(
             f"shares of shape {checked.shape} may be one per slot and server, or one per server and region; give "

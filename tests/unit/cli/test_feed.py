@@ -203,6 +203,7 @@ def test_a_second_signal_ends_a_feed_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
+        b"user,region,time",  # the header of a CSV file, but not its first line
         b'{"user": 1.5, "region": "north"}',
         b'{"user": "", "region": "north"}',
         b'{"user": "person-7", "region": 5}',
@@ -278,6 +279,21 @@ def test_wrong_input(words: list[str], told: str, capsys: pytest.CaptureFixture[
     """Said in a line, before anything is sent."""
     assert main(["feed", "http://127.0.0.1:1", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("header", ["user,time,region", '\ufeff"User ID";"Region"', "region\ttimestamp\tcount"])
+def test_a_csv_file_is_refused_as_a_whole(header: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of its lines was called no JSON object, and none said which form is meant."""
+    (tmp_path / "day.csv").write_text(f"{header}\nperson-7,north\nperson-8,north\n", encoding="utf-8")
+    service = FakeService()
+    with serving(service) as served:
+        assert main(["feed", served.url, str(tmp_path / "day.csv"), "--token", CHECKIN]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "day.csv' is a CSV file: its first line has names of columns. feed takes JSON, one object per line" in line
+    assert '{"user": "u1", "region": "north", "time": ' in line
+    assert "person" not in line
+    assert not service.batches
 
 
 def test_a_file_that_cannot_be_read_any_more_is_one_line(

@@ -96,3 +96,35 @@ def test_what_is_expected_of_releases_is_said_of_releases(
     assert "If times are not known, leave the column out" in texts["untimed.csv"]
     assert main(["fit", "nowhere.csv", "--source", "x"]) == 2
     assert "or a name that 'dpcrowd data' lists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_wrong_slot_length_is_called_wrong_whether_or_not_one_is_allowed(
+    timed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of dated counts it said only to leave it out, as if banana were a length that other counts might have."""
+    path = counts_file(tmp_path / "days.csv", np.full((20, 2), 5), timed=timed)
+    assert main(["fit", str(path), "--source", "x", "--slot-length", "banana"]) == 2
+    assert "slot length 'banana' is not allowed; give a number and s, m, h, d or w" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", [[], ["--out", "model.toml"]])
+@pytest.mark.parametrize("releases", [False, True])
+def test_a_name_with_a_line_break_is_refused_where_it_stands(
+    out: list[str],
+    releases: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It passed without --out, and with it the model's file was blamed for what the user's file has."""
+    monkeypatch.chdir(tmp_path)
+    wide = 'date,"north\nside",south\n' + "".join(f"1970-01-{day:02},{day % 3},5\n" for day in range(1, 21))
+    rows = "".join(f'{slot},"north\nside",5,1\n' for slot in range(20))
+    Path("days.csv").write_text(f"slot,region,estimate,variance\n{rows}" if releases else wide, encoding="utf-8")
+    words = ["--releases", "--process-var", "1"] if releases else []
+    assert main(["fit", "days.csv", "--source", "x", *words, *out]) == 2
+    where = "days.csv line 3, column 'region'" if releases else r"column or region 'north\nside' of 'days.csv'"
+    problem = r"has '\n', a line break, as character 6; write it as one line of plain text."
+    assert capsys.readouterr().err == f"dpcrowd: error: {where} {problem}\n"
+    assert not Path("model.toml").exists()

@@ -50,6 +50,23 @@ def test_a_file_of_which_no_network_can_be_made_says_so(capsys: pytest.CaptureFi
     assert main(["init", str(tmp_path / "net"), "--plan", str(toml)]) == 0
 
 
+@pytest.mark.parametrize(("level", "groups"), [("5000", False), ("1,1,2,1,1,2", True)])
+def test_it_says_which_files_it_has_written_and_that_regions_are_grouped(
+    level: str, groups: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Nothing said that there is a file, nor that the file lets servers join regions."""
+    toml, plot = tmp_path / "plan.toml", tmp_path / "plan.svg"
+    words = ["plan", "--level", level, "--process-var", "1", *CALM[5:], "--toml", str(toml), "--plot", str(plot)]
+    assert main(words) == 0
+    *_, first, last = capsys.readouterr().out.splitlines()
+    grouped = ', with groups = "auto": servers join small regions under one draw of noise where that helps.'
+    assert first == f"written to {toml}{grouped if groups else '.'}"
+    assert last == f"written to {plot}."
+    assert (tomllib.loads(toml.read_text(encoding="utf-8"))["scheme"].get("groups") == "auto") is groups
+    assert main([*words, "--json"]) == 0
+    assert "written to" not in capsys.readouterr().out
+
+
 def test_one_packet_is_not_called_packets() -> None:
     """A small network with slots of a day has "1 packets" per day."""
     assert [_count(value, "packet") for value in (0.6, 1.2, 1.6, 1200.0)] == [
@@ -79,7 +96,7 @@ def test_regions_of_nearly_nobody_do_not_look_accurate(capsys: pytest.CaptureFix
 def test_files_are_written_before_the_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`dpcrowd plan … --toml FILE | head` ended with the pipe, and there was no file."""
 
-    def closed_pipe(_result: object) -> None:
+    def closed_pipe(*_: object) -> None:
         raise BrokenPipeError
 
     monkeypatch.setattr("dpcrowd.cli.plan._print_plan", closed_pipe)

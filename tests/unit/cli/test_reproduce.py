@@ -117,6 +117,15 @@ def test_claims_of_figures_that_were_not_asked_for_are_one_line(
     assert f"claims: {number} not judged" in lines
 
 
+def test_one_claim_holds_and_two_hold(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """'1 hold' is no English."""
+    claims = {"claims": [], "summary": {"holds": 1, "does not hold": 2, "undecided": 1}, "coverage": [], "models": []}
+    done = reproduce_module.Reproduction(Path("index.html"), claims, {})
+    monkeypatch.setattr(reproduce_module, "reproduce", lambda *_, **__: done)
+    assert main(["reproduce", "1"]) == 0
+    assert "claims: 1 holds, 2 do not hold, 1 undecided\n" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
 def test_a_model_goes_all_the_way_into_the_report(
@@ -141,8 +150,10 @@ def test_a_model_goes_all_the_way_into_the_report(
     out = capsys.readouterr().out
     assert "report: " in out
     assert (
-        "note: filters knew model.toml (flu). The claims of the paper are about filters without a process model" in out
+        f"note: filters knew model.toml (flu, in-sample: fitted on {len(weeks) - 20} of the slots that were scored). "
+        "The claims of the paper are about filters without a process model" in out
     )
+    assert "\ncoverage: the 95% intervals contained the truth in " in out
     (entry,) = json.loads((tmp_path / "report" / "claims.json").read_text(encoding="utf-8"))["models"]
     assert (entry["data"], entry["model"], entry["model_source"]) == ("flu", "model.toml", "drawn")
     assert entry["in_sample_slots"] > 0, "programs that read the verdicts have to know"

@@ -376,7 +376,10 @@ def test_a_row_for_each_scheme_and_run_is_written(tmp_path: Path, capsys: pytest
     read = pyarrow.parquet.read_table(paths[1]).to_pydict()
     assert {name: read[name] for name in table} == table
     assert read["servers"] == [TINY["servers"]] * 4
-    capsys.readouterr()
+    written = [line for line in capsys.readouterr().out.splitlines() if line.startswith("written to ")]
+    assert written == [f"written to {path}." for path in paths], "fit and tune say it, too"
+    assert main(tiny_words("fast", "--quiet", "--out", str(paths[0]))) == 0
+    assert "written to" not in capsys.readouterr().out
 
 
 def test_a_file_that_fails_in_the_end_does_not_cost_the_result(

@@ -24,6 +24,13 @@ def test_a_model_prints_what_it_says() -> None:
     assert level.split(maxsplit=1)[1] == f"{levels[0]:.4g} to {levels[-1]:.4g}"
 
 
+def test_a_range_that_is_printed_as_one_number_is_one() -> None:
+    """'0.00495 to 0.00495' looks like a mistake, or like a range that was rounded away."""
+    model = dpcrowd.fit(np.tile([[5], [7], [6]], (20, 2)), source="published", season="none")
+    (level,) = (line for line in str(model).splitlines() if line.split()[0] == "level")
+    assert level.split()[1:] == ["6"]
+
+
 def test_print_and_the_command_say_the_same(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     """Two tables of one model would sooner or later say different things."""
     file = f"{tmp_path}/counts.csv"

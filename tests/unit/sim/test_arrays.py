@@ -78,6 +78,10 @@ def test_an_array_of_shares_sets_the_number_of_servers() -> None:
         assert configure("relay", data, shares=shares, window=10).servers == 3
     with pytest.raises(BadInput, match=r"shares have shape \(3, 2\); allowed: one for each of 4 servers"):
         configure("relay", data, shares=np.full((3, 2), 1 / 3), window=10, servers=4)
+    with pytest.raises(BadInput, match=r"for each of 50 servers, .* \(50, 3\)\. 50 is the default; the number of"):
+        configure("relay", np.full((30, 3), 500), shares=np.full((2, 2), 0.5), window=10)
+    with pytest.raises(BadInput, match=r"for each of 4 servers, .* \(4, 3\)\.$"):
+        configure("relay", np.full((30, 3), 500), shares=np.full((2, 2), 0.5), window=10, servers=4)
     with pytest.raises(BadInput, match="shares must be numbers"):
         configure("relay", data, shares=[[0.5, 0.5], [0.5]], window=10)
 

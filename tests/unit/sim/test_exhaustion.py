@@ -65,3 +65,15 @@ def test_a_horizon_that_ends_before_the_data_is_exhausted() -> None:
     """After the horizon nothing is paid any more, whatever the scheme."""
     row = simulate("kalman-uniform", horizon=40, **{**TINY, "slots": 100}).summary()[0]
     assert (row["exhausted_at"], row["exhausted_servers"]) == (40, 1.0)
+
+
+def test_schemes_that_are_exhausted_alike_share_a_remark() -> None:
+    """Three lines that differed by a name alone pushed the other warnings out of sight."""
+    result = simulate("kalman-uniform,fast,dkalman-uniform", horizon=40, **{**TINY, "slots": 100})
+    rows = {row["scheme"]: (row["exhausted_at"], row["exhausted_servers"]) for row in result.summary()}
+    assert rows["kalman-uniform"] == rows["dkalman-uniform"] == (40, 1.0), "each scheme keeps its own"
+    texts = [text for text in result.warnings if "40 of 100" in text]
+    assert texts == [
+        "kalman-uniform, dkalman-uniform: budget exhausted at slot 40 of 100 (the median of the 100% of the servers "
+        "that ran out); these take no more samples."
+    ]

@@ -86,3 +86,14 @@ def test_noise_that_is_larger_than_the_crowd_gets_another_note() -> None:
     close = dpcrowd.simulate("uniform", few, epsilon=10.0, **SETTINGS)
     assert close.summary()[0]["total_error"]["mean"] < 1.0
     assert not closer_notes(close)
+
+
+def test_it_is_a_warning_where_estimates_have_intervals() -> None:
+    """--quiet hid it, although it kept the remark that intervals are wider than they need to be."""
+    settings = {**SETTINGS, "epsilon": 0.01}
+    relay = dpcrowd.simulate("relay,bd", sparse(6.0) + 1, **settings)
+    assert closer_notes(relay)
+    assert set(closer_notes(relay)) <= set(relay.warnings)
+    without = dpcrowd.simulate("bd", sparse(6.0) + 1, **settings)
+    assert closer_notes(without), "it is said of others, too"
+    assert not set(closer_notes(without)) & set(without.warnings)

@@ -217,3 +217,20 @@ def test_a_result_names_schemes_with_intervals_that_are_too_wide() -> None:
     (note,) = (note for note in result.notes if "wider than they need to be" in note)
     assert note.startswith("more than 99.5% of the 95% intervals of relay, uniform contain the truth")
     assert not any("wider than" in note for note in simulate("uniform", **settings).notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "slow"),
+    [
+        ({"share_width": 0.1, "groups": "auto"}, "groups and learned shares do not combine", "_load_data"),
+        ({"composition": 0.5}, "composition=0.5 needs binomial counts and constant shares", "planned_reach"),
+        ({"composition": 0.5, "observation": "paper", "shares": "partition"}, "needs binomial", "planned_reach"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_before_anything_slow(
+    options: dict[str, Any], words: str, slow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were refused after seconds of planning."""
+    monkeypatch.setattr(f"dpcrowd.sim.configure.{slow}", lambda *_: pytest.fail("this takes seconds"))
+    with pytest.raises(BadInput, match=words):
+        simulate("relay", "multi-linear", **{**TINY, **options})

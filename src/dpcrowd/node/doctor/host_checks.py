@@ -56,10 +56,10 @@ def check_ports(
         addresses.append(("listen.transport", *host_and_port("listen.transport", endpoint.partition("/")[2])))
     for setting, host, port in addresses:
         error = _listening_error(host, port)
-        if error is None and running is not None:
+        if setting == "listen.transport" and not dialled:
+            yield _unused(f"{setting} {host}:{port}", error)
+        elif error is None and running is not None:
             why = f"although the node is running (process {running}): it is starting or stopping."
-            if setting == "listen.transport" and not dialled:
-                why = "and stays free: this server dials all its neighbours, and none of them dials it."
             yield passed("ports", f"{setting} {host}:{port} is free, {why}")
         elif error is None:
             yield passed("ports", f"{setting} {host}:{port} is free.")
@@ -71,6 +71,15 @@ def check_ports(
             fix = f"Stop the program that listens there, or set another {setting} in node.toml."
             text = f"the node cannot listen at {setting} {host}:{port}: {os.strerror(error).lower()}."
             yield problem("ports", text, fix)
+
+
+def _unused(place: str, error: int | None) -> Finding:
+    """Return the finding on a port that the node does not open, since nobody dials it."""
+    why = "this server dials all its neighbours, and none of them dials it, so that it does not listen there"
+    if error is None:
+        return passed("ports", f"{place} is free, and stays free: {why}.")
+    reason = os.strerror(error).lower()
+    return note("ports", f"{place} cannot be opened ({reason}), which does not matter now: {why}.")
 
 
 def running_process(data: Path) -> int | None:

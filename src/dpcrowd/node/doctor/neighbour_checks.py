@@ -38,7 +38,10 @@ def try_neighbours(
         yield "", note("neighbours", "this server has no neighbours in the present slot.")
     for name in names:
         if min(network.neighbours(name, slot)) > name:
-            text = f"'{name}' dials this server and does not listen itself, so there is nothing to try."
+            text = (
+                f"'{name}' dials all its neighbours, this server among them, and none of them dials it, so that it "
+                "does not open its own listen.transport: there is nothing to try."
+            )
             yield name, skipped("neighbours", text)
         else:
             yield name, _try(context, authority, network.server(name), now, timeout)

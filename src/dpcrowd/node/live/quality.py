@@ -233,7 +233,11 @@ def _verdict_on_values(
     if values < calibration.needed and not is_evident:
         so_far = f"{counted(values, 'value')} of other servers {'was' if values == 1 else 'were'} compared so far"
         why = ", since the next values of users who stay say little new" if calibration.dependence > 1.0 else ""
-        return "unknown", f"{so_far}; {calibration.needed} are needed to judge{why}. {when}", []
+        return (
+            "unknown",
+            f"{so_far}; {calibration.needed} are needed to judge{why}. {when}{_provisional(calibration)}",
+            [],
+        )
     seen = (
         f"{coverage:.0%} of {values} values of other servers were within {BOUND} standard deviations (95% should be), "
         f"and their mean square was {mean_square:.2f} (1 would be right)"
@@ -249,6 +253,20 @@ def _verdict_on_values(
         )
         return "calibrated", text, ["far-off"]
     return "calibrated", f"the intervals are about right: {seen}.", []
+
+
+def _provisional(calibration: Calibration) -> str:
+    """Return a sentence on values that are too few for a verdict; empty: there are none."""
+    values = calibration.total_values
+    if values == 0:
+        return ""
+    what = "this one value was" if values == 1 else f"these {values} values were"
+    share = "" if values == 1 else f"{calibration.total_coverage:.0%} of "
+    if values == 1 and not calibration.total_coverage:
+        what = "this one value was not"
+    return (
+        f" Provisionally, {share}{what} within {BOUND} standard deviations (95% should be), which decides nothing yet."
+    )
 
 
 def _rounded(value: float) -> float | None:

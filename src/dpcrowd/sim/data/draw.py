@@ -28,7 +28,7 @@ from dpcrowd.sim.data.packaged import PACKAGED, packaged
 from dpcrowd.sim.data.plugin import plugin_data
 from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import GIVEN_BY_HAND, believed
-from dpcrowd.sim.data.shares import draw_composition, draw_shares, is_partition, normalised
+from dpcrowd.sim.data.shares import checked_composition, draw_composition, draw_shares, is_partition, normalised
 from dpcrowd.sim.data.synthetic import linear, multi_linear, select_regions
 from dpcrowd.sim.data.tables import Table, read_table
 
@@ -211,9 +211,9 @@ def draw_run(
     truth = data.truth(generator(seed, run, Purpose.TRUTH))
     server_shares = draw_shares(shares, servers, data.slots, generator(seed, run, Purpose.SHARES))
     rng = generator(seed, run, Purpose.OBSERVATION)
+    if composition is not None:
+        _check_composition(composition, data, server_shares, observation)
     if isinstance(data, CheckIns):
-        if composition is not None:
-            raise BadInput("composition is for counts; check-ins have people of their own. Leave it out.")
         if server_shares.ndim == 3:
             raise BadInput(
                 "shares by region are for counts; in check-ins each person has one server in all regions. Give one "
@@ -223,17 +223,36 @@ def draw_run(
         return RunData(truth, data.split(server_shares, users, rng), server_shares, partition=True)
     by_region = None
     if composition is not None:
-        if server_shares.ndim == 3:
-            raise BadInput("composition makes shares differ by region, but the given shares do already; leave it out.")
-        if observation != "binomial" or server_shares.ndim > 1 or not is_partition(server_shares):
-            raise BadInput(
-                f"composition={composition:g} needs binomial counts and constant shares that sum to 1: give "
-                "shares=partition, and observation=binomial."
-            )
         rng_of_shares = generator(seed, run, Purpose.COMPOSITION)
         by_region = draw_composition(server_shares, composition, truth.shape[1], rng_of_shares)
     counts = observe(observation, truth, server_shares, data.change_var, rng, users, turnover, by_region)
     return RunData(truth, counts, server_shares, partition=observation == "binomial" and is_partition(server_shares))
+
+
+def check_composition(
+    composition: float | None,
+    data: DataSet,
+    servers: int,
+    shares: str | Sequence[float] | Shares = "uniform",
+    observation: str = "paper",
+) -> None:
+    """Refuse a composition that no run of a simulation could have; the arguments are those of `draw_run`."""
+    if composition is None:
+        return
+    drawn = draw_shares(shares, servers, data.slots, generator(0, 0, Purpose.SHARES))
+    _check_composition(checked_composition(composition), data, drawn, observation)
+
+
+def _check_composition(composition: float, data: DataSet, shares: Shares, observation: str) -> None:
+    if isinstance(data, CheckIns):
+        raise BadInput("composition is for counts; check-ins have people of their own. Leave it out.")
+    if shares.ndim == 3:
+        raise BadInput("composition makes shares differ by region, but the given shares do already; leave it out.")
+    if observation != "binomial" or shares.ndim > 1 or not is_partition(shares):
+        raise BadInput(
+            f"composition={composition:g} needs binomial counts and constant shares that sum to 1: give "
+            "shares=partition, and observation=binomial."
+        )
 
 
 def _existing(path: Path) -> Path:

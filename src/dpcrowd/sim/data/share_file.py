@@ -104,6 +104,11 @@ def read_shares(path: str | os.PathLike[str]) -> ShareFile:
         ) from None
     except UnicodeDecodeError:
         raise BadInput(f"the file of shares '{where}' is not UTF-8 text; give a CSV file.") from None
+    if not text.strip():
+        raise BadInput(
+            f"'{where}' is empty; expected a header, server,share or server,region,share, and one line per server, or "
+            "server and region."
+        )
     delimiter = delimiter_of(text)
     lines = csv.reader(text.splitlines(), delimiter=delimiter)
     header = [name.strip().lower() for name in next(lines, [])]

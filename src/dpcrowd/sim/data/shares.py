@@ -91,11 +91,17 @@ def checked_share_width(width: object) -> float:
 
 
 def checked_shares(
-    shares: Sequence[float] | Sequence[Sequence[float]] | Shares, servers: int, slots: int, regions: int | None = None
+    shares: Sequence[float] | Sequence[Sequence[float]] | Shares,
+    servers: int,
+    slots: int,
+    regions: int | None = None,
+    *,
+    is_default: bool = False,
 ) -> Shares:
     """Return explicit shares, one per server, slot and server, or server and region; refuse any that is not in (0, 1].
 
-    regions  of the data: shares (servers, regions) are then taken as (1, servers, regions)
+    regions     of the data: shares (servers, regions) are then taken as (1, servers, regions)
+    is_default  whether nobody has given the number of servers, which a message then says
     """
     try:
         values = np.array(shares, dtype=np.float64)
@@ -111,6 +117,7 @@ def checked_shares(
         more = "" if regions is None else f", or one for each of their {regions} regions, ({servers}, {regions})"
         raise BadInput(
             f"shares have shape {values.shape}; allowed: one for each of {servers} servers, ({servers},){more}."
+            + is_default * f" {servers} is the default; the number of servers is given with servers."
         )
     bad = np.argwhere(~((values > 0) & (values <= 1)))  # NaN is bad too
     if len(bad):

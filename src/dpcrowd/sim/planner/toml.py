@@ -20,7 +20,7 @@ from dpcrowd.sim.planner.population import planned_population
 from dpcrowd.sim.planner.request import EQUAL
 from dpcrowd.sim.planner.solve import duration_text
 
-__all__ = ["missing_for_init", "toml_text", "write_plan"]
+__all__ = ["has_groups", "missing_for_init", "toml_text", "write_plan"]
 
 
 _TURNOVER = (
@@ -79,7 +79,7 @@ def toml_text(plan: NetworkPlan, folder: str | os.PathLike[str] = ".") -> str:
             "reach": plan.reach,
             "lag": request.lag,
             **({"turnover": request.turnover} if _may_stay(plan) else {}),
-            **({"groups": "auto"} if _has_groups(plan) else {}),
+            **({"groups": "auto"} if has_groups(plan) else {}),
             **({} if plan.share_width is None else {"share_width": plan.share_width}),
             **({"meetings": True} if request.meetings else {}),
             **process,
@@ -137,7 +137,7 @@ def _may_stay(plan: NetworkPlan) -> bool:
     return plan.guarantee.users == "pinned" and plan.observation == "binomial"
 
 
-def _has_groups(plan: NetworkPlan) -> bool:
+def has_groups(plan: NetworkPlan) -> bool:
     """Whether the network groups small regions: it does already, or it is recommended."""
     return plan.groups is not None and (plan.groups.in_use or plan.groups.recommended == "auto")
 

@@ -188,7 +188,7 @@ def test_same_input_gives_the_same_page(drawn: Drawn) -> None:
 def test_summary_counts_every_outcome(drawn: Drawn) -> None:
     """Claims that were not judged must not vanish."""
     text = _Outline(_page(drawn)).text
-    for told in ("✓1 hold", "✗1 do not hold", "~1 undecided", "–1 not judged"):
+    for told in ("✓1 holds", "✗1 does not hold", "~1 undecided", "–1 not judged"):
         assert told in text
 
 

@@ -106,7 +106,23 @@ def test_a_neighbour_that_does_not_listen_is_not_tried(net: Path) -> None:
     """The first name dials everybody and listens nowhere: 'connection refused' would be a false alarm."""
     (found,) = [one for one in of(look(net, "server-2"), "neighbours") if "server-1" in one.text]
     assert found.outcome == "skipped"
-    assert "dials this server" in found.text
+    assert "dials all its neighbours, this server among them, and none of them dials it" in found.text
+    assert "does not open its own listen.transport" in found.text
+    (own,) = [one for one in of(look(net, "server-1"), "ports") if "listen.transport" in one.text]
+    assert "none of them dials it, so that it does not listen there" in own.text, "it called the port free, and no more"
+    (dialled,) = [one for one in of(look(net, "server-2"), "ports") if "listen.transport" in one.text]
+    assert dialled.text.endswith(" is free.")
+
+
+@pytest.mark.slow
+def test_a_port_that_stays_closed_may_be_in_use(net: Path) -> None:
+    """It was called a problem, and by a running node its own port."""
+    node, _ = load_pair(net / "server-1" / "node.toml")
+    host, _, port = node.listen.transport[0].partition("/")[2].rpartition(":")
+    with socket.create_server((host, int(port))):
+        (own,) = [one for one in of(look(net, "server-1"), "ports") if "listen.transport" in one.text]
+    assert own.outcome == "note"
+    assert "cannot be opened (address already in use), which does not matter now" in own.text
 
 
 # -------------------------------------------------------------------------------------------- a stopped server

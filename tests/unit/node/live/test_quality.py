@@ -224,6 +224,22 @@ def test_more_values_are_needed_where_users_stay() -> None:
     assert "4000 are needed to judge, since the next values of users who stay say little new." in view.text
 
 
+def test_an_unknown_verdict_says_what_the_values_look_like_so_far() -> None:
+    """Where users stay it lasts for hours, in which the operator would learn nothing of what there is already."""
+    window = CalibrationWindow(1, dependence=20.0)
+    for slot in range(90):
+        window.add(slot, np.full((3, 1), 5.0 if slot < 4 else 0.0))
+    view = quality(window.summary(), ["north"], "relay", judges_others=True)
+    assert view.verdict == "unknown"
+    assert view.text.endswith(
+        "At this rate that will be about slot 1333. Provisionally, 96% of these 270 values were within 1.96 standard "
+        "deviations (95% should be), which decides nothing yet."
+    )
+    assert "Provisionally, this one value was within" in of([0.0]).text
+    assert "Provisionally, this one value was not within" in of([5.0]).text
+    assert "rovisional" not in of([]).text
+
+
 def test_without_records_there_is_no_metric_of_their_coverage() -> None:
     """An alert on a coverage of 0 would fire at every start."""
     registry = Registry()

@@ -68,7 +68,8 @@ def test_rounded_shares_are_a_partition(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", r"columns \(none\); allowed: server,share"),
+        ("", r"shares.csv' is empty; expected a header, server,share or server,region,share"),
+        (" \n\n", "is empty; expected a header"),
         ("server,region\na,north\n", "columns server,region; allowed"),
         ("server,share\n", "no shares below its header"),
         ("server,share\na\n", "line 2 has 1 cell; allowed: 2"),
