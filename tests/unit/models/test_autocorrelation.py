@@ -7,7 +7,7 @@ import pytest
 
 from dpcrowd.arrays import Floats
 from dpcrowd.models.autocorrelation import suggested_seasons
-from dpcrowd.models.estimate import Candidate, _best, _reason, fit_series
+from dpcrowd.models.estimate import fit_series
 from dpcrowd.models.season import DAY, HOUR, WEEK, SlotTimes
 
 
@@ -95,14 +95,3 @@ def test_a_season_that_no_calendar_has_is_found_beside_times(length: int) -> Non
     assert fitted.scores.past < 0.6 * fit_series(value, times=SlotTimes(0, length), season="none").scores.past
     assert fit_series(value, times=SlotTimes(0, DAY)).season == "week", "seven days are a week"
     assert fit_series(value[:20], times=SlotTimes(0, length)).season == "none", "less than three seasons"
-
-
-def test_a_season_of_the_calendar_gives_way_only_to_a_clearly_better_number() -> None:
-    """A number of slots fits the counts of one span by chance more easily than a week does."""
-    week, other = Candidate("week"), Candidate(9)
-    assert _best({Candidate("none"): 12.0, week: 10.0, other: 9.2}, False, [9]) == week
-    assert _best({Candidate("none"): 12.0, week: 10.0, other: 8.9}, False, [9]) == other
-    assert _best({Candidate("none"): 10.0, week: 10.0, other: 9.8}, False, [9]) == other
-    assert _best({Candidate("none"): 10.0, week: 10.0, other: 9.95}, False, [9]) == Candidate("none")
-    reason = _reason(week, {week: 10.0, other: 9.2}, "fixed", {"fixed": 10.0}, False)
-    assert "season week, which gives way only to a number of slots that is 10% better" in reason
