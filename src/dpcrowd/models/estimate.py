@@ -27,20 +27,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.crps import normal_crps
 from dpcrowd.filters.model import InCommon
 from dpcrowd.models.autocorrelation import suggested_seasons
 from dpcrowd.models.choice import Candidate, best_candidate, best_of_seasons, reason_of, simplest_kind
 from dpcrowd.models.correlation import common_transition, mean_correlation
+from dpcrowd.models.detrended import shows_beside_trend
 from dpcrowd.models.model import LEAST_VAR, Scores, VarianceKind, deviation_scale, expected_people, row_variances
 from dpcrowd.models.profiles import Profile, ProfileSeries, estimate_profile
 from dpcrowd.models.season import (
     SeasonKind,
-    SeasonTiming,
     SlotTimes,
     is_calendar_season,
     possible_seasons,
+    row_of,
     seasons_seen,
     timing,
 )
@@ -156,6 +157,8 @@ def fit_series(
     numbers: Sequence[int] = suggested_seasons(value) if season == "auto" and noise_var is None else []
     numbers = [number for number in numbers if not is_calendar_season(number, times, slots)]
     seasons = [*seasons, *numbers]
+    if season == "auto" and noise_var is None:
+        seasons = [one for one in seasons if one == "none" or shows_beside_trend(value, timing(one, times, first))]
     half_lives = [half for half in (slots / 3.0, slots / 10.0) if half >= _SHORTEST_HALF_LIFE]
     ways = _ways(seasons, season, earlier, times, slots)
     robust = (False,) if noise_var is not None else (False, True)  # noise has its own rule for what is far off
@@ -166,7 +169,7 @@ def fit_series(
     level = None if earlier is None else earlier.level
     series = {
         (one, around): ProfileSeries(
-            value, noise, _row_of(timings[one], slots), released, level, earlier.shape if earlier and around else None
+            value, noise, row_of(timings[one], slots), released, level, earlier.shape if earlier and around else None
         )
         for one, around in ways
     }
@@ -249,11 +252,6 @@ def _ways(
     fresh = before in seasons if not known or seen is None else seen >= 2.0
     others = [one for one in seasons if one != before]
     return [*[(before, True)] * known, *[(before, False)] * fresh, *((one, False) for one in others)]
-
-
-def _row_of(place: SeasonTiming, slots: int) -> Ints:
-    ticks = (place.offset + place.step * np.arange(slots)) % place.season * place.rows // place.season
-    return np.asarray(ticks, dtype=np.int64)
 
 
 def _kind_scores(blocks: Sequence[_Block], rows: int, fixed: float, noisy: bool) -> dict[VarianceKind, float]:
