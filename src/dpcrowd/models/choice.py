@@ -20,7 +20,7 @@ from dpcrowd.models.season import SeasonKind
 __all__ = ["Candidate", "best_candidate", "best_of_seasons", "reason_of", "simplest_kind"]
 
 _GAIN = 0.99  # a more complex candidate must have at most this part of the score
-_CALENDAR_GAIN = 0.9  # the same of a number of slots that takes the place of a season of the calendar
+_NUMBER_GAIN = 0.9  # the same of a number of slots in the place of a season of the calendar, or of a smooth one
 _CLEAR = 3.0  # by which the log score of a more complex candidate has to be better: noise hides 1% of any other score
 _LISTED = 4  # others in a reason
 
@@ -63,7 +63,8 @@ def best_candidate(
     scores: dict[Candidate, float],
     by_season: dict[Candidate, dict[VarianceKind, float]],
     noisy: bool,
-    numbers: Sequence[int],
+    numbers: Sequence[int] = (),
+    smooth: int | None = None,
 ) -> Candidate:
     """Return the candidate to be taken: the simplest of the best season.
 
@@ -72,16 +73,20 @@ def best_candidate(
     numbers    seasons in slots that the counts themselves suggest. They are compared after the others, and a season of
                the calendar, for which there is a reason outside the counts, gives way only to a number of slots that is
                clearly better
+    smooth     one of them that has to be as clearly better than a constant level: what comes and goes slowly is like it
     """
     if noisy:
         return _simplest(scores, noisy)
     least = {candidate: min(kinds.values()) for candidate, kinds in by_season.items()}
-    suggested = {one: score for one, score in least.items() if one.season in numbers}
-    season = _simplest({one: score for one, score in least.items() if one not in suggested}, noisy)
-    gain = _GAIN if season.season == "none" else _CALENDAR_GAIN
-    others = min(score for one, score in least.items() if one not in suggested)
-    if suggested and min(suggested.values()) < gain * others:
-        season = _simplest(suggested, noisy)
+    others = {one: score for one, score in least.items() if one.season not in numbers}
+    season = _simplest(others, noisy)
+    better = {}
+    for one, score in least.items():
+        gain = _GAIN if season.season == "none" and one.season != smooth else _NUMBER_GAIN
+        if one.season in numbers and score < gain * min(others.values()):
+            better[one] = score
+    if better:
+        season = _simplest(better, noisy)
     return _simplest({one: score for one, score in scores.items() if one.way == season.way}, noisy)
 
 
@@ -134,7 +139,7 @@ def _seasons_text(taken: Candidate, least: dict[Candidate, float]) -> str:
     chosen = next(candidate for candidate in least if candidate.way == taken.way)
     text = f"the best of each season with the variance that suits it: {_listed(chosen, least)}"
     if min(least.values()) < _GAIN * least[chosen]:
-        text += f", where {chosen.text} gives way only to a number of slots that is {1.0 - _CALENDAR_GAIN:.0%} better"
+        text += f", where {chosen.text} gives way only to a number of slots that is {1.0 - _NUMBER_GAIN:.0%} better"
     return text
 
 

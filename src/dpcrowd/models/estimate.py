@@ -30,7 +30,7 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.crps import normal_crps
 from dpcrowd.filters.model import InCommon
-from dpcrowd.models.autocorrelation import suggested_seasons
+from dpcrowd.models.autocorrelation import smooth_season, suggested_seasons
 from dpcrowd.models.choice import Candidate, best_candidate, best_of_seasons, reason_of, simplest_kind
 from dpcrowd.models.correlation import common_transition, mean_correlation
 from dpcrowd.models.detrended import shows_beside_trend
@@ -153,12 +153,14 @@ def fit_series(
     """
     noise = np.zeros(value.shape) if noise_var is None else noise_var
     slots = len(value)
-    seasons: Sequence[SeasonKind] = possible_seasons(times, slots) if season == "auto" else [season]
-    numbers: Sequence[int] = suggested_seasons(value) if season == "auto" and noise_var is None else []
-    numbers = [number for number in numbers if not is_calendar_season(number, times, slots)]
-    seasons = [*seasons, *numbers]
-    if season == "auto" and noise_var is None:
-        seasons = [one for one in seasons if one == "none" or shows_beside_trend(value, timing(one, times, first))]
+    seasons: Sequence[SeasonKind] = [season]
+    numbers: list[int] = []
+    smooth = None
+    if season == "auto":
+        seasons = possible_seasons(times, slots)
+        if noise_var is None:
+            numbers, smooth = _numbers_of_slots(value, times)
+            seasons = [one for one in (*seasons, *numbers) if _may_be_one(value, one, times, first)]
     half_lives = [half for half in (slots / 3.0, slots / 10.0) if half >= _SHORTEST_HALF_LIFE]
     ways = _ways(seasons, season, earlier, times, slots)
     robust = (False,) if noise_var is not None else (False, True)  # noise has its own rule for what is far off
@@ -190,7 +192,7 @@ def fit_series(
         least: _kind_scores(held_out[least], timings[least.season].rows, scores[least], noisy)
         for least in ([] if noisy else best_of_seasons(scores))
     }
-    best = best_candidate(scores, by_season, noisy, numbers)
+    best = best_candidate(scores, by_season, noisy, numbers, smooth)
     blocks = held_out[best]
     by_kind = by_season.get(best) or _kind_scores(blocks, timings[best.season].rows, scores[best], noisy)
     kind = simplest_kind(by_kind, noisy)
@@ -234,6 +236,21 @@ def _in_common(series: ProfileSeries, estimate: Estimate, left: float) -> InComm
     q = row_variances(profile.rows, profile.level, estimate.transition, estimate.variance, estimate.kind)
     deviation = (series.value - profile.rows[series.row]).sum(axis=1)
     return InCommon(left, *tails_in_common(deviation / np.sqrt(q).sum(axis=1)[series.row], left))
+
+
+def _numbers_of_slots(value: Floats, times: SlotTimes | None) -> tuple[list[int], int | None]:
+    """Return the seasons in slots that counts suggest and no calendar has, and the smooth one of them, if any."""
+    numbers, smooth = suggested_seasons(value), smooth_season(value)
+    if smooth in numbers:
+        smooth = None
+    if smooth is not None:
+        numbers = [*numbers, smooth]
+    return [one for one in numbers if not is_calendar_season(one, times, len(value))], smooth
+
+
+def _may_be_one(value: Floats, season: SeasonKind, times: SlotTimes | None, first: int) -> bool:
+    """Whether counts may have this season, and not only a trend."""
+    return season == "none" or shows_beside_trend(value, timing(season, times, first))
 
 
 def _ways(

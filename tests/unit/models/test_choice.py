@@ -30,6 +30,15 @@ def test_a_season_of_the_calendar_gives_way_only_to_a_clearly_better_number() ->
     assert "season 9 9.2, where season week gives way only to a number of slots that is 10% better" in reason
 
 
+def test_a_smooth_season_has_to_be_clearly_better_than_a_level() -> None:
+    """A crowd that comes and goes slowly is like a wave, and a profile of chance has larger errors."""
+    none, wave = Candidate("none"), Candidate(40)
+    for score, expected in ((9.5, none), (8.9, wave)):
+        by_season: dict[Candidate, dict[VarianceKind, float]] = {none: {"fixed": 10.0}, wave: {"fixed": score}}
+        assert best_candidate({none: 10.0, wave: score}, by_season, False, [40], smooth=40) == expected
+        assert best_candidate({none: 10.0, wave: score}, by_season, False, [40]) == wave, "if it is not smooth"
+
+
 def test_a_season_is_compared_with_the_variance_that_suits_it() -> None:
     """With a fixed variance, a week loses to a constant level that no other variance makes better."""
     none, week, recent = Candidate("none"), Candidate("week"), Candidate("week", 30.0)
