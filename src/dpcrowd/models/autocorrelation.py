@@ -17,6 +17,13 @@ one near the peak whose profile misses the counts x least, each predicted by the
 
     S(n) = sum over regions of log(sum of |x(t) - mean of the other x in the row of t|)
 
+A long and smooth season, such as a wave, has hardly anything new in a slot, so z misses it. It shows in the counts
+themselves, less their trend (`detrended`): there is one if their autocorrelation r, after it has been negative, is at
+least 0.5 at its largest peak, and as much after two seasons. What comes and goes slowly has peaks, too, but they are
+hardly ever as large, and cycles of a varying length have lost step after two of them.
+
+    r(k) = mean over regions of (mean of y(t) y(t-k)) / (mean of y(t)^2)            y: counts less their trend
+
 "Near" is the width of the peak, n divided by the number of seasons seen. All of these lengths have about as many rows,
 so that none of them is chosen for having more. Whether a suggested season predicts better is for the cross-validation
 to decide.
@@ -27,11 +34,13 @@ from __future__ import annotations
 import numpy as np
 
 from dpcrowd.arrays import Floats
+from dpcrowd.models.detrended import left_by_others, without_trend
 
-__all__ = ["suggested_seasons"]
+__all__ = ["smooth_season", "suggested_seasons"]
 
 _CLEAR = 5.0  # the largest z of hundreds of lags by chance is about 4
 _CLEAR_SECOND = 4.0  # of another season beside a clear one
+_LIKE_ITSELF = 0.5  # autocorrelation of counts after a smooth season
 _FAR = 4.0  # standard deviations beyond which what is new in a slot is cut off
 _NOTHING = 1e-9  # what a region that never changes misses
 _ROUNDS = 10  # after which rare outliers no longer widen the standard deviation by which they are cut off
@@ -56,6 +65,32 @@ def suggested_seasons(value: Floats) -> list[int]:
     first = _refined(deviation, peak, longest)
     peak = _clearest(_without(news, first), longest, _CLEAR_SECOND)
     return sorted({first} if peak is None else {first, _refined(deviation, peak, longest)})
+
+
+def smooth_season(value: Floats) -> int | None:
+    """Return a number of slots after which counts (T, d) themselves come back, which fits into them three times.
+
+    >>> wave = 100.0 + 50.0 * np.sin(2.0 * np.pi * np.arange(180.0) / 40.0)
+    >>> smooth_season(np.random.default_rng(0).poisson(wave)[:, None].astype(float))
+    40
+    """
+    longest = len(value) // 3
+    if longest < 2:
+        return None
+    deviation = _cut_off(without_trend(value))
+    sums = _products(deviation)
+    varied = sums[0] > _NOTHING * np.square(value).sum(axis=0)
+    if not varied.any():
+        return None
+    weighted = (sums[:, varied] / sums[0, varied]).mean(axis=1)  # less for longer seasons, of which fewer are seen
+    negative = np.flatnonzero(weighted[: longest + 1] < 0.0)
+    if not len(negative):
+        return None
+    peak = int(negative[0] + np.argmax(weighted[negative[0] : longest + 2]))
+    r = weighted * (len(value) / (len(value) - np.arange(len(value))))
+    if peak > longest or min(r[peak], r[2 * peak]) < _LIKE_ITSELF:
+        return None  # it goes on to rise, or hardly comes back
+    return _refined(deviation, peak, longest)
 
 
 def _clearest(news: Floats, longest: int, least: float) -> int | None:
@@ -99,16 +134,14 @@ def _refined(deviation: Floats, peak: int, longest: int) -> int:
 
 def _missed(deviation: Floats, season: int) -> float:
     """Return S of a season; each row has at least three slots."""
-    number = np.bincount(np.arange(len(deviation)) % season)[np.arange(len(deviation)) % season, None]
-    error = _without(deviation, season) * (number / (number - 1.0))  # without the slot itself in the mean
+    error = left_by_others(deviation, np.arange(len(deviation)) % season)
     return float(np.log(np.abs(error).sum(axis=0) + _NOTHING).sum())
 
 
 def _evidence(news: Floats, longest: int) -> Floats:
     """Return z(0) .. z(longest); 0 for fewer than two slots."""
     slots = len(news)
-    power = np.square(np.abs(np.fft.rfft(news, 1 << (2 * slots).bit_length(), axis=0)))
-    sums = np.fft.irfft(power, axis=0)[:slots]  # of products, by way of the spectrum: a long series has many lags
+    sums = _products(news)
     z = np.zeros(longest + 1)
     varied = sums[0] > 1e-9
     if varied.any():
@@ -117,3 +150,12 @@ def _evidence(news: Floats, longest: int) -> Floats:
         for season in range(2, longest + 1):
             z[season] = c[season::season].sum() / np.sqrt(pairs[season::season].sum())
     return z
+
+
+def _products(value: Floats) -> Floats:
+    """Return sums of products with values (T, d) that are 0 to T - 1 slots before, (T, d).
+
+    They are computed by way of the spectrum: a long series has many lags.
+    """
+    power = np.square(np.abs(np.fft.rfft(value, 1 << (2 * len(value)).bit_length(), axis=0)))
+    return np.asarray(np.fft.irfft(power, axis=0)[: len(value)])

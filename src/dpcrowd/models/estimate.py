@@ -2,7 +2,8 @@
 
 Blocks of the span are held out. Each is predicted by a profile that was fitted on the slots before it, and the
 candidates (season, weight of recent and of unusual slots, kind of variance) are compared by their continuous ranked
-probability score (CRPS), which rewards small errors and honest widths. Nothing outside the span is looked at.
+probability score (CRPS), which rewards small errors and honest widths: seasons first, each by its best candidate with
+the variance that suits it, and then the candidates of that season. Nothing outside the span is looked at.
 
 How far a series is from its profile, and how long a deviation lasts, is also taken from held-out blocks: residuals of
 slots that a profile was fitted on are too small. The scores of the model that was chosen are those of slots from which
@@ -26,19 +27,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.crps import normal_crps
 from dpcrowd.filters.model import InCommon
-from dpcrowd.models.autocorrelation import suggested_seasons
+from dpcrowd.models.autocorrelation import smooth_season, suggested_seasons
+from dpcrowd.models.choice import Candidate, best_candidate, best_of_seasons, reason_of, simplest_kind
 from dpcrowd.models.correlation import common_transition, mean_correlation
+from dpcrowd.models.detrended import shows_beside_trend
 from dpcrowd.models.model import LEAST_VAR, Scores, VarianceKind, deviation_scale, expected_people, row_variances
 from dpcrowd.models.profiles import Profile, ProfileSeries, estimate_profile
 from dpcrowd.models.season import (
     SeasonKind,
-    SeasonTiming,
     SlotTimes,
     is_calendar_season,
     possible_seasons,
+    row_of,
     seasons_seen,
     timing,
 )
@@ -58,41 +61,10 @@ _SHORTEST_HALF_LIFE = 25.0  # slots; a shorter memory of the level would take ch
 _FEW = 4.0  # slots that a Poisson count's variance counts for
 _MONTHS = 12
 _FAR = 20.0  # standard deviations beyond which a residual is cut off
-_GAIN = 0.99  # a more complex candidate must have at most this part of the score
-_CALENDAR_GAIN = 0.9  # the same of a number of slots that takes the place of a season of the calendar
-_CLEAR = 3.0  # by which the log score of a more complex candidate has to be better: noise hides 1% of any other score
 _ROUNDING = 1e-12  # smaller relative errors are those of arithmetic
 _PRECISE_PART = 0.25  # of a Poisson count's variance: noise below it shows whether a crowd is calmer than that
 _OVERLAP = 0.5  # blocks overlap, so that most of their slots count twice in a likelihood
 Z95 = 1.959963984540054
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One way to model a series.
-
-    around_earlier  whether the shape of its season starts from that of an earlier model
-    """
-
-    season: SeasonKind
-    half_life: float | None = None
-    around_earlier: bool = False
-    robust: bool = False
-
-    @property
-    def way(self) -> tuple[SeasonKind, bool]:
-        """Its season, and whether around the earlier shape."""
-        return self.season, self.around_earlier
-
-    @property
-    def text(self) -> str:
-        """The candidate in words."""
-        season = "a constant level" if self.season == "none" else f"season {self.season}"
-        if self.around_earlier:
-            season += " around the earlier shape"
-        if self.half_life is not None:
-            season += f", half-life of {self.half_life:.0f} slots"
-        return f"{season}, of usual slots" if self.robust else season
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,10 +153,14 @@ def fit_series(
     """
     noise = np.zeros(value.shape) if noise_var is None else noise_var
     slots = len(value)
-    seasons: Sequence[SeasonKind] = possible_seasons(times, slots) if season == "auto" else [season]
-    numbers: Sequence[int] = suggested_seasons(value) if season == "auto" and noise_var is None else []
-    numbers = [number for number in numbers if not is_calendar_season(number, times, slots)]
-    seasons = [*seasons, *numbers]
+    seasons: Sequence[SeasonKind] = [season]
+    numbers: list[int] = []
+    smooth = None
+    if season == "auto":
+        seasons = possible_seasons(times, slots)
+        if noise_var is None:
+            numbers, smooth = _numbers_of_slots(value, times)
+            seasons = [one for one in (*seasons, *numbers) if _may_be_one(value, one, times, first)]
     half_lives = [half for half in (slots / 3.0, slots / 10.0) if half >= _SHORTEST_HALF_LIFE]
     ways = _ways(seasons, season, earlier, times, slots)
     robust = (False,) if noise_var is not None else (False, True)  # noise has its own rule for what is far off
@@ -195,7 +171,7 @@ def fit_series(
     level = None if earlier is None else earlier.level
     series = {
         (one, around): ProfileSeries(
-            value, noise, _row_of(timings[one], slots), released, level, earlier.shape if earlier and around else None
+            value, noise, row_of(timings[one], slots), released, level, earlier.shape if earlier and around else None
         )
         for one, around in ways
     }
@@ -212,14 +188,14 @@ def fit_series(
     }
     scores = {candidate: _score(blocks, "fixed") for candidate, blocks in held_out.items()}
     noisy = any(block.is_noisy for block in held_out[candidates[0]])
-    best = _best(scores, noisy, numbers)
+    by_season = {
+        least: _kind_scores(held_out[least], timings[least.season].rows, scores[least], noisy)
+        for least in ([] if noisy else best_of_seasons(scores))
+    }
+    best = best_candidate(scores, by_season, noisy, numbers, smooth)
     blocks = held_out[best]
-    by_kind = {kind: _score(blocks, kind) for kind in _KINDS}
-    hardly_worse = _is_hardly_worse(by_kind["proportional"], by_kind["fixed"], noisy)
-    kind: VarianceKind = "proportional" if hardly_worse else "fixed"
-    if timings[best.season].rows > 1 and not noisy:  # at a constant level it is the same; noise would hide it
-        by_kind["relative"] = _score(blocks, "relative")
-        kind = kind if _is_hardly_worse(by_kind[kind], by_kind["relative"], noisy) else "relative"
+    by_kind = by_season.get(best) or _kind_scores(blocks, timings[best.season].rows, scores[best], noisy)
+    kind = simplest_kind(by_kind, noisy)
     estimate = _estimate(series[best.way], timings[best.season].rows, best, blocks, kind)
     unseen = slots - int(slots * _FOLDS[0][0])
     correlation = together = None
@@ -233,7 +209,7 @@ def fit_series(
         estimate,
         best.season,
         _scores(blocks, kind, unseen),
-        _reason(best, scores, kind, by_kind, noisy),
+        reason_of(best, scores, by_season, kind, by_kind, noisy),
         estimate.profile.rows[series[best.way].row],
         correlation,
         together,
@@ -254,15 +230,27 @@ def _tails(series: ProfileSeries, estimate: Estimate, *, usual_slots: bool) -> t
     return tails_of(series.value - expected, expected, q, a, _ratios(scale, estimate.kind), settled)
 
 
-_KINDS: tuple[VarianceKind, ...] = ("fixed", "proportional")
-
-
 def _in_common(series: ProfileSeries, estimate: Estimate, left: float) -> InCommon:
     """Return how that moves which deviations have in common, and of which a part is left after a slot."""
     profile = estimate.profile
     q = row_variances(profile.rows, profile.level, estimate.transition, estimate.variance, estimate.kind)
     deviation = (series.value - profile.rows[series.row]).sum(axis=1)
     return InCommon(left, *tails_in_common(deviation / np.sqrt(q).sum(axis=1)[series.row], left))
+
+
+def _numbers_of_slots(value: Floats, times: SlotTimes | None) -> tuple[list[int], int | None]:
+    """Return the seasons in slots that counts suggest and no calendar has, and the smooth one of them, if any."""
+    numbers, smooth = suggested_seasons(value), smooth_season(value)
+    if smooth in numbers:
+        smooth = None
+    if smooth is not None:
+        numbers = [*numbers, smooth]
+    return [one for one in numbers if not is_calendar_season(one, times, len(value))], smooth
+
+
+def _may_be_one(value: Floats, season: SeasonKind, times: SlotTimes | None, first: int) -> bool:
+    """Whether counts may have this season, and not only a trend."""
+    return season == "none" or shows_beside_trend(value, timing(season, times, first))
 
 
 def _ways(
@@ -283,57 +271,12 @@ def _ways(
     return [*[(before, True)] * known, *[(before, False)] * fresh, *((one, False) for one in others)]
 
 
-def _row_of(place: SeasonTiming, slots: int) -> Ints:
-    ticks = (place.offset + place.step * np.arange(slots)) % place.season * place.rows // place.season
-    return np.asarray(ticks, dtype=np.int64)
-
-
-def _best(scores: dict[Candidate, float], noisy: bool, numbers: Sequence[int]) -> Candidate:
-    """Return the candidate to be taken; `numbers`: seasons in slots that the counts themselves suggest.
-
-    These are compared after the others, and a season of the calendar, for which there is a reason outside the counts,
-    gives way only to a number of slots that is clearly better.
-    """
-    suggested = {one: score for one, score in scores.items() if one.season in numbers}
-    others = {one: score for one, score in scores.items() if one not in suggested}
-    best = _simplest(others, noisy)
-    gain = _GAIN if best.season == "none" else _CALENDAR_GAIN
-    if suggested and min(suggested.values()) < gain * min(others.values()):
-        return _simplest(suggested, noisy)
-    return best
-
-
-def _simplest(scores: dict[Candidate, float], noisy: bool) -> Candidate:
-    """Return the best candidate; one that comes before it, and is hardly worse, is preferred."""
-    least = min(scores.values())
-    return next(candidate for candidate, score in scores.items() if _is_hardly_worse(score, least, noisy))
-
-
-def _is_hardly_worse(score: float, other: float, noisy: bool) -> bool:
-    """Whether a score is so close to another one that its candidate is preferred for being simpler."""
-    return score <= other + _CLEAR if noisy else not other < _GAIN * score
-
-
-def _reason(
-    best: Candidate,
-    scores: dict[Candidate, float],
-    kind: VarianceKind,
-    by_kind: dict[VarianceKind, float],
-    noisy: bool,
-) -> str:
-    """Return which candidate was chosen, and what the others reached.
-
-    Candidates are compared with fixed variance, and then kinds of variance of the best one, so both are listed apart.
-    """
-    others = sorted((score, candidate.text) for candidate, score in scores.items() if candidate != best)
-    text = f"{best.text}, {kind} variance: {'log score' if noisy else 'CRPS per slot'} on held-out blocks"
-    if others:
-        listed = [f"{best.text} {scores[best]:.4g}", *(f"{name} {score:.4g}" for score, name in others[:4])]
-        text += f", all with fixed variance: {'; '.join(listed)}; then of {best.text},"
-    if not noisy and others and others[0][0] < _GAIN * scores[best]:
-        text += f" which gives way only to a number of slots that is {1.0 - _CALENDAR_GAIN:.0%} better,"
-    kinds = sorted(by_kind, key=lambda one: one != kind)
-    return f"{text} by kind of variance: {', '.join(f'{one} {by_kind[one]:.4g}' for one in kinds)}"
+def _kind_scores(blocks: Sequence[_Block], rows: int, fixed: float, noisy: bool) -> dict[VarianceKind, float]:
+    """Return the scores of a candidate by kind of variance; `fixed`: that of fixed variance."""
+    scores: dict[VarianceKind, float] = {"fixed": fixed, "proportional": _score(blocks, "proportional")}
+    if rows > 1 and not noisy:  # at a constant level it is the same; noise would hide it
+        scores["relative"] = _score(blocks, "relative")
+    return scores
 
 
 def _held_out(series: ProfileSeries, rows: int, candidate: Candidate, earlier: EarlierModel | None) -> list[_Block]:

@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from dpcrowd.arrays import Ints
 from dpcrowd.errors import BadInput, counted
 
 __all__ = [
@@ -28,6 +31,7 @@ __all__ = [
     "duration_text",
     "is_calendar_season",
     "possible_seasons",
+    "row_of",
     "seasons_seen",
     "timing",
 ]
@@ -99,6 +103,16 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Seaso
         )
     rows = max(2, min(_MOST_ROWS[season], round(_LENGTHS[season] / times.length)))
     return SeasonTiming(rows, _LENGTHS[season], (times.start - _BEGINNINGS[season]) % _LENGTHS[season], times.length)
+
+
+def row_of(place: SeasonTiming, slots: int) -> Ints:
+    """Return the row of the profile that each of so many slots belongs to, (T,).
+
+    >>> row_of(SeasonTiming(3, 3, 1, 1), 5).tolist()
+    [1, 2, 0, 1, 2]
+    """
+    ticks = (place.offset + place.step * np.arange(slots)) % place.season * place.rows // place.season
+    return np.asarray(ticks, dtype=np.int64)
 
 
 def possible_seasons(times: SlotTimes | None, slots: int) -> list[SeasonKind]:

@@ -17,6 +17,13 @@ A crowd that has moved once, or along a curve, is far from any line. So there is
 quarter is at least three times that of the first one, or a third of it, in all regions together, and in the same
 direction in most of them. Of single regions that typically deviate by a half and of which 98% are left after a slot,
 10% are taken for one.
+
+Fewer than 48 slots are no blocks, and do not tell how long deviations last. There is a trend in them only if hardly any
+two slots are in the other order: if Kendall's tau of all regions together, the part of pairs of slots that have risen
+less that of those that have fallen, is above 0.9 or below -0.9, and if the level has moved by a tenth and in the same
+direction in most regions. Single regions of 12 slots are taken for a trend in 2.2% of all cases if 98% of a deviation
+are left after a slot, and in 3.0% if they are random walks, from 16 slots on in less than 1.5% (4,000 simulated
+deviations each).
 """
 
 from __future__ import annotations
@@ -25,12 +32,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Bools, Floats
 
 __all__ = ["Trend", "trend_of"]
 
 _BLOCKS = 24
 _FEWEST = 2 * _BLOCKS  # slots: deviations that last look like a trend in a shorter span
+_FEWEST_IN_ORDER = 12  # slots of which nearly all pairs are in the same order
+_IN_ORDER, _MOSTLY_IN_ORDER = 0.9, 0.5  # Kendall's tau of all regions together, and of one of them
 _CLEAR, _VISIBLE = 5.0, 1.0  # standard deviations: in all regions together, and in one of them
 _LEAST_CHANGE = 0.1
 _MOST_CORRELATION = 0.98
@@ -72,25 +81,46 @@ def trend_of(counts: Floats, expected: Floats) -> Trend | None:
     >>> trend is not None and round(trend.change, 1)
     1.6
     """
-    if len(counts) < _FEWEST:
+    if len(counts) < _FEWEST_IN_ORDER:
         return None
     people = np.column_stack([counts, counts.sum(axis=1)])
     usual = np.column_stack([expected, expected.sum(axis=1)])
-    edges = np.linspace(0, len(counts), _BLOCKS + 1).astype(np.int64)[:-1]
+    blocks = _BLOCKS if len(counts) >= _FEWEST else len(counts)
+    edges = np.linspace(0, len(counts), blocks + 1).astype(np.int64)[:-1]
     sums, usual = np.add.reduceat(people, edges, axis=0), np.add.reduceat(usual, edges, axis=0)
     inhabited = (sums.mean(axis=0) >= 1.0) & (usual > 0.0).all(axis=0)
     if not inhabited[-1]:
         return None
     logarithm = np.log((sums[:, inhabited] + 1.0) / usual[:, inhabited])
-    change, size = _line(logarithm)
-    same = (np.sign(change) == np.sign(change[-1])) & (size >= _VISIBLE)
-    if size[-1] < _CLEAR or abs(change[-1]) < _LEAST_CHANGE:
-        moved = np.median(logarithm[-_QUARTER:], axis=0) - np.median(logarithm[:_QUARTER], axis=0)
-        if abs(moved[-1]) < np.log(_MULTIPLE):
-            return None
-        change, same = np.expm1(moved), moved * np.sign(moved[-1]) >= np.log(_MULTIPLE_IN_ONE)
+    found = _moved(logarithm) if len(counts) >= _FEWEST else _moved_in_order(logarithm)
+    if found is None:
+        return None
+    change, same = found
     regions, places = int(same[:-1].sum()), int(inhabited[:-1].sum())
     return Trend(float(change[-1]), regions, places) if 2 * regions > places else None
+
+
+def _moved(logarithm: Floats) -> tuple[Floats, Bools] | None:
+    """Return by which part values have changed whose logarithms are (n, k), the last of all regions together, and which
+    of them have clearly done so in its direction; None: it has not.
+    """
+    change, size = _line(logarithm)
+    if size[-1] >= _CLEAR and abs(change[-1]) >= _LEAST_CHANGE:
+        return change, (np.sign(change) == np.sign(change[-1])) & (size >= _VISIBLE)
+    moved = np.median(logarithm[-_QUARTER:], axis=0) - np.median(logarithm[:_QUARTER], axis=0)
+    if abs(moved[-1]) < np.log(_MULTIPLE):
+        return None
+    return np.expm1(moved), np.asarray(moved * np.sign(moved[-1]) >= np.log(_MULTIPLE_IN_ONE))
+
+
+def _moved_in_order(logarithm: Floats) -> tuple[Floats, Bools] | None:
+    """Return the same of single slots, nearly all of which are in order."""
+    first, second = np.triu_indices(len(logarithm), 1)
+    tau = np.sign(logarithm[second] - logarithm[first]).mean(axis=0)
+    change, _ = _line(logarithm)
+    if abs(tau[-1]) <= _IN_ORDER or abs(change[-1]) < _LEAST_CHANGE:
+        return None
+    return change, np.asarray(tau * np.sign(tau[-1]) >= _MOSTLY_IN_ORDER)
 
 
 def _line(logarithm: Floats) -> tuple[Floats, Floats]:

@@ -17,8 +17,10 @@ from dpcrowd.errors import BadInput, counted
 from dpcrowd.models.printable import check_printable
 from dpcrowd.models.season import SlotTimes
 from dpcrowd.schemes.base import Z95
+from dpcrowd.sim.data.labels import label_text
 from dpcrowd.sim.data.span import Span, read_span, span_text
 from dpcrowd.sim.data.tables import Table, is_number
+from dpcrowd.sim.data.times import monthly_times
 
 __all__ = ["ReleaseTable", "cut_releases", "read_releases"]
 
@@ -218,7 +220,12 @@ def _number(table: Table, row: int, column: int) -> float:
 
 
 def _times(table: Table, numbers: list[int], column: int) -> SlotTimes | None:
-    """Return when slots begin, from the first and the last row."""
+    """Return when slots begin, from the first and the last row; from all of them where they are months or years, which
+    are not equally long, and are read as they are in counts.
+    """
+    monthly = monthly_times({slot: label_text(table.rows[row][column]) for row, slot in enumerate(numbers)})
+    if monthly is not None:
+        return monthly
     rows = (int(np.argmin(numbers)), int(np.argmax(numbers)))
     moments = []
     for row in rows:

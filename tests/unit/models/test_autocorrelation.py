@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpcrowd.arrays import Floats
-from dpcrowd.models.autocorrelation import suggested_seasons
-from dpcrowd.models.estimate import Candidate, _best, _reason, fit_series
+from dpcrowd.models.autocorrelation import smooth_season, suggested_seasons
+from dpcrowd.models.estimate import fit_series
 from dpcrowd.models.season import DAY, HOUR, WEEK, SlotTimes
 
 
@@ -26,7 +26,8 @@ def test_series_without_a_season_get_none(a: float) -> None:
     for slots, regions in ((60, 1), (200, 1), (200, 4), (600, 1)):
         for _ in range(5):
             value = walk(rng, slots, regions, a)
-            assert not suggested_seasons(value) or fit_series(value).season == "none"
+            suggested = suggested_seasons(value) or smooth_season(value)
+            assert not suggested or fit_series(value).season == "none"
 
 
 def test_outliers_do_not_make_a_season() -> None:
@@ -97,12 +98,36 @@ def test_a_season_that_no_calendar_has_is_found_beside_times(length: int) -> Non
     assert fit_series(value[:20], times=SlotTimes(0, length)).season == "none", "less than three seasons"
 
 
-def test_a_season_of_the_calendar_gives_way_only_to_a_clearly_better_number() -> None:
-    """A number of slots fits the counts of one span by chance more easily than a week does."""
-    week, other = Candidate("week"), Candidate(9)
-    assert _best({Candidate("none"): 12.0, week: 10.0, other: 9.2}, False, [9]) == week
-    assert _best({Candidate("none"): 12.0, week: 10.0, other: 8.9}, False, [9]) == other
-    assert _best({Candidate("none"): 10.0, week: 10.0, other: 9.8}, False, [9]) == other
-    assert _best({Candidate("none"): 10.0, week: 10.0, other: 9.95}, False, [9]) == Candidate("none")
-    reason = _reason(week, {week: 10.0, other: 9.2}, "fixed", {"fixed": 10.0}, False)
-    assert "season week, which gives way only to a number of slots that is 10% better" in reason
+@pytest.mark.slow
+@pytest.mark.parametrize(("season", "slots"), [(40, 180), (25, 90), (60, 200), (100, 420)])
+def test_a_smooth_wave_is_found_and_taken(season: int, slots: int) -> None:
+    """Hardly anything of it is new in a slot, so a constant level was taken, with twice the error and more."""
+    rng = np.random.default_rng(season)
+    wave = 1.0 + 0.4 * np.sin(2.0 * np.pi * np.arange(slots) / season)[:, None]
+    lasting = np.zeros((slots, 3))
+    for slot in range(1, slots):
+        lasting[slot] = 0.6 * lasting[slot - 1] + rng.normal(0.0, 0.05, 3)
+    value = rng.poisson(np.array([50.0, 200.0, 1000.0]) * wave * np.exp(lasting)).astype(np.float64)
+    assert suggested_seasons(value) == []
+    found = smooth_season(value)
+    assert found is not None
+    assert abs(found - season) <= 1
+    fitted = fit_series(value)
+    assert fitted.season == found
+    assert fitted.scores.past < 0.5 * fit_series(value, season="none").scores.past
+
+
+def test_a_cycle_that_loses_step_is_no_smooth_season() -> None:
+    """After two seasons such a cycle is somewhere else, and a profile of it has larger errors than a level."""
+    steady, varying = (
+        np.concatenate([200.0 + 80.0 * np.sin(2.0 * np.pi * np.arange(length) / length) for length in lengths])
+        for lengths in ((40, 40, 40, 40, 40), (40, 30, 40, 50, 40))
+    )
+    assert smooth_season(steady[:, None]) == 40
+    assert smooth_season(varying[:, None]) is None
+
+
+@pytest.mark.parametrize("value", [np.full((60, 2), 7.0), np.arange(60.0)[:, None], np.zeros((60, 1)), np.ones((4, 1))])
+def test_lines_and_short_series_have_no_smooth_season(value: Floats) -> None:
+    """Nothing is left of them without their trend, and nothing may be divided by it."""
+    assert smooth_season(value) is None

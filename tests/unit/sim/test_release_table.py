@@ -9,6 +9,8 @@ import pytest
 
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
+from dpcrowd.models.season import DAY, MONTH
+from dpcrowd.sim.data.times import monthly_times, slot_times
 from dpcrowd.sim.fit_releases import fit_releases
 
 HEADER = "slot,region,estimate,low,high,measurement,measurement_variance"
@@ -75,6 +77,43 @@ def test_a_table_with_gaps_is_read(tmp_path: Path) -> None:
     path = written(tmp_path / "releases.csv", *(f"{slot},hall,50,40,60,50,25" for slot in range(700, 705)))
     model = fit_releases(path, season="none", source="ours")
     assert (model.slots, model.notes[0]) == (705, "690 of 705 slots are missing in the table.")
+
+
+def with_starts(path: Path, starts: list[str]) -> Path:
+    """A table of as many slots of one region, the fourth of which is missing."""
+    rows = [
+        f"{slot},{start},hall,{50 + slot % 3},40,60,{48 + slot % 5},25"
+        for slot, start in enumerate(starts)
+        if slot != 3
+    ]
+    path.write_text("\n".join(["slot,start," + HEADER.removeprefix("slot,"), *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("starts", "months"),
+    [
+        ([f"{1903 + year}-01-01" for year in range(40)], 12),
+        ([f"{2020 + month // 12}-{month % 12 + 1:02d}-01T00:00:00Z" for month in range(40)], 1),
+        ([f"{2000 + quarter // 4} Q{quarter % 4 + 1}" for quarter in range(40)], 3),
+    ],
+)
+def test_starts_of_months_and_years_are_read_as_in_counts(tmp_path: Path, starts: list[str], months: int) -> None:
+    """A year was 31557286.956521 s long, and the model was refused for the counts that it had been fitted on."""
+    model = fit_releases(with_starts(tmp_path / "releases.csv", starts), source="ours", season="none")
+    labels = slot_times(starts)
+    assert labels is not None
+    assert (model.slot, model.begins) == (labels.length, labels.start)
+    assert model.slot == months * MONTH
+
+
+def test_starts_of_days_are_not_months(tmp_path: Path) -> None:
+    """Slots 0 and 31 may both begin on the first of a month; those between them do not."""
+    starts = [f"2026-{1 + day // 28:02d}-{1 + day % 28:02d}" for day in range(28)]
+    assert fit_releases(with_starts(tmp_path / "a.csv", starts), source="ours").slot == DAY
+    assert monthly_times({0: "2026-01-01", 31: "2026-02-01", 59: "2026-03-01"}) is None
+    assert monthly_times({0: "2026-01-01", 1: "2026-02-01"}) is None
+    assert monthly_times({0: "one", 1: "two", 2: "six"}) is None
 
 
 def test_an_array_is_not_printed() -> None:

@@ -6,7 +6,7 @@ numbers, the times are unknown. Months are taken as twelfths of a mean year.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 from dpcrowd.models.season import DAY, MONTH, NEW_YEAR, WEEK, SlotTimes
@@ -16,9 +16,10 @@ from dpcrowd.sim.data.labels import QUARTER as QUARTER_LABEL
 from dpcrowd.sim.data.labels import WEEK as WEEK_LABEL
 from dpcrowd.sim.data.weeks import iso_week_end
 
-__all__ = ["slot_times", "unknown_times_note"]
+__all__ = ["monthly_times", "slot_times", "unknown_times_note"]
 
 _MICROSECOND = timedelta(microseconds=1)
+_FEWEST_MONTHS = 3  # of two dates, nobody knows whether they are months, or 31 days
 
 
 def slot_times(labels: Sequence[str] | None) -> SlotTimes | None:
@@ -38,6 +39,26 @@ def slot_times(labels: Sequence[str] | None) -> SlotTimes | None:
     start, second, last = moments
     length = (last - start) // (len(labels) - 1)
     return SlotTimes(start, length) if length == second - start and length > 0 else None
+
+
+def monthly_times(labels: Mapping[int, str]) -> SlotTimes | None:
+    """Return when slots of whole months begin, of labels by the numbers of their slots, of which some may be missing;
+    None if they are something else, or fewer than three.
+
+    >>> times = monthly_times({4: "1903-01-01", 5: "1904-01-01", 8: "1907-01-01"})
+    >>> times is not None and times.length == 12 * MONTH
+    True
+    """
+    if len(labels) < _FEWEST_MONTHS or not are_monthly(list(labels.values())):
+        return None
+    months = {slot: _months(label) for slot, label in labels.items()}
+    first, last = min(labels), max(labels)
+    begin, end = months[first], months[last]
+    if begin is None or end is None:
+        return None
+    step = (end - begin) // (last - first)
+    alike = step > 0 and all(month == begin + step * (slot - first) for slot, month in months.items())
+    return SlotTimes(NEW_YEAR + begin * MONTH, step * MONTH) if alike else None
 
 
 def unknown_times_note(labels: Sequence[str] | None) -> str | None:
