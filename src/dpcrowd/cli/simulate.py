@@ -221,6 +221,7 @@ def simulate(
             regions=None if regions is None else [name.strip() for name in regions.split(",")],
             process_var=options.variances(process_var),
             progress=progress,
+            announce=None if quiet else lambda reason: click.echo(f"takes long: {reason}", err=True),
             **settings,
         )
     result = replace(result, notes=notes_with_options(result.notes), first_notes=notes_with_options(result.first_notes))

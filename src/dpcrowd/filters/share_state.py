@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,6 +17,7 @@ __all__ = [
     "ShareCovariance",
     "ShareFilter",
     "SlotRecords",
+    "Widths",
 ]
 
 _ROUNDING = 1e-15
@@ -55,6 +56,35 @@ class ShareCovariance:
     directions: Directions | None = None
 
 
+@dataclass(frozen=True)
+class Widths:
+    """What each of w widths says of d regions, by directions.
+
+    The records of the slot have made the variances smaller by G^T G, so K = D - c G^T G with D = 1 + c var, and
+
+        K^-1 = D^-1 + c D^-1 G^T S^-1 G D^-1          det K = det D det S          S = 1 - c G D^-1 G^T = R R^T
+
+    weight       (w,) probability
+    added        (w, d) c
+    diagonal     (w, d, m - 1) D
+    gain         (d, k, m - 1) G
+    root         (w, d, k, k) R
+    mean         (d, m - 1) a
+    crowd, var   (w, d) of the crowd
+    part         (w, d) f of `share_settling`, and its variances; 1 and 0 where all servers are heard
+    """
+
+    weight: Floats
+    added: Floats
+    diagonal: Floats
+    gain: Floats
+    root: Floats
+    mean: Floats
+    crowd: Floats
+    var: Floats
+    part: tuple[Floats, Floats]
+
+
 @dataclass(eq=False)
 class ShareFilter:
     """What is known after a slot, in d regions of m servers; n = 2 m + 1. Nothing changes it.
@@ -69,6 +99,8 @@ class ShareFilter:
     gain     (d, k, n) G: the k records of the slot have made the covariances smaller by G^T G; None: there are none
     noise    (d,) the variance that their noise alone gives to the crowd, K R K^T with their weights K: no less can be
              left of it, whatever rounding says
+    widths   what all widths say of it, with the width of the setting and the public shares for which that was computed
+             (`share_widths`)
     """
 
     mean: Floats
@@ -79,7 +111,8 @@ class ShareFilter:
     settled: Bools
     gain: Floats | None = None
     noise: Floats | None = None
-    _cov: Floats | None = None
+    widths: tuple[float, Floats, Widths] | None = field(default=None, init=False)
+    _cov: Floats | None = field(default=None, init=False)
 
     @property
     def silent(self) -> Bools:
@@ -93,7 +126,8 @@ class ShareFilter:
         if self.gain is None:
             return self.spread.cov
         if self._cov is None:
-            self._cov = self.spread.cov - self.gain.swapaxes(1, 2) @ self.gain
+            self._cov = self.gain.swapaxes(1, 2) @ self.gain
+            np.subtract(self.spread.cov, self._cov, out=self._cov)
             self._cov += self._cov.swapaxes(1, 2).copy()
             self._cov *= 0.5
             variances = np.einsum("dii->di", self._cov)
@@ -101,6 +135,13 @@ class ShareFilter:
             if self.noise is not None:
                 variances[:, 0] = np.maximum(variances[:, 0], self.noise)
         return self._cov
+
+    def forget_cov(self) -> None:
+        """Forget the covariances after the slot, which take as much memory as those before it: they follow from them.
+
+        Where many receivers have filters of their own, a simulation keeps thousands of filters.
+        """
+        self._cov = None
 
     @property
     def crowd_var(self) -> Floats:

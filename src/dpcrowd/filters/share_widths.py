@@ -24,17 +24,16 @@ largest ones; all such widths count as the widest there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.share_beginning import WIDEST, share_var
 from dpcrowd.filters.share_settling import LEAST_PART, expected_part, heard_part
-from dpcrowd.filters.share_state import Directions, ProductMoments, ShareCovariance, ShareFilter
+from dpcrowd.filters.share_state import Directions, ProductMoments, ShareCovariance, ShareFilter, Widths
 
 __all__ = [
-    "Widths",
     "anchored",
     "directions_of",
     "learned_crowd",
@@ -50,39 +49,8 @@ _USUAL = 5
 _LEAST_SHARE = 1e-9
 """No learned share is smaller than this part of an equal share."""
 _LEAST_PART = 1e-14
-
-
 _LEAST_WEIGHT = 1e-13
 """A width that is less probable does not change learned shares."""
-
-
-@dataclass(frozen=True)
-class Widths:
-    """What each of w widths says of d regions, by directions.
-
-    The records of the slot have made the variances smaller by G^T G, so K = D - c G^T G with D = 1 + c var, and
-
-        K^-1 = D^-1 + c D^-1 G^T S^-1 G D^-1          det K = det D det S          S = 1 - c G D^-1 G^T = R R^T
-
-    weight       (w,) probability
-    added        (w, d) c
-    diagonal     (w, d, m - 1) D
-    gain         (d, k, m - 1) G
-    root         (w, d, k, k) R
-    mean         (d, m - 1) a
-    crowd, var   (w, d) of the crowd
-    part         (w, d) f of `share_settling`, and its variances; 1 and 0 where all servers are heard
-    """
-
-    weight: Floats
-    added: Floats
-    diagonal: Floats
-    gain: Floats
-    root: Floats
-    mean: Floats
-    crowd: Floats
-    var: Floats
-    part: tuple[Floats, Floats]
 
 
 def learned_crowd(known: ShareFilter, public: Floats, width: float) -> tuple[Floats, Floats]:
@@ -175,28 +143,36 @@ def product_moments(moved: ShareFilter, public: Floats, width: float) -> Product
 
 
 def weigh_widths(known: ShareFilter, public: Floats, width: float) -> Widths:
-    """Return what the widths say of the crowd, and how probable each of them is."""
+    """Return what the widths say of the crowd, and how probable each of them is.
+
+    They are asked for after the records of a slot and again when it is final, so a filter keeps them.
+    """
+    found = known.widths
+    if found is None or found[0] != width or not (found[1] is public or np.array_equal(found[1], public)):
+        found = width, public, _weighed(known, public, width)
+        known.widths = found
+    return found[2]
+
+
+def _weighed(known: ShareFilter, public: Floats, width: float) -> Widths:
+    """Return `weigh_widths`, computed."""
     directions, scale, places = directions_of(known, public), _scale(known), slice(1, public.shape[1] + 1)
     size = directions.var.shape[1]
     factors, weights = (np.array(column) for column in zip(*_WIDTHS, strict=True))
     widest = np.square(WIDEST * width * known.scale)
     prior = np.minimum(np.square(np.multiply.outer(factors * width, scale)), widest)
     added = 1.0 / prior - 1.0 / widest
-    mean = np.einsum("dij,dj->di", directions.to, known.mean[:, places])
+    mean = (directions.to @ known.mean[:, places, None])[:, :, 0]
     common, gain = directions.common, np.zeros((len(mean), 0, size))
     if known.gain is not None:
         gain = known.gain[:, :, places] @ directions.to.swapaxes(1, 2)
-        common = common - np.einsum("dk,dkj->dj", known.gain[:, :, 0], gain)
+        common = common - (known.gain[:, None, :, 0] @ gain)[:, 0]
+    right = [mean, common]
+    if apart := bool(known.silent.any() and known.settled.any()):
+        quiet = directions.back[:, known.silent].sum(axis=1)  # y to the errors of silent servers' shares together
+        right += [quiet, directions.var * quiet - ((gain @ quiet[:, :, None]).swapaxes(1, 2) @ gain)[:, 0]]
     diagonal = 1.0 + added[:, :, None] * directions.var
-    seen = gain / diagonal[:, :, None, :]
-    remainder = np.eye(gain.shape[1]) - added[:, :, None, None] * (seen @ gain.swapaxes(1, 2))
-    root = np.asarray(np.linalg.cholesky(remainder), dtype=np.float64)
-    quiet = directions.back[:, known.silent].sum(axis=1)  # y to the errors of silent servers' shares together
-    quiet_common = directions.var * quiet - np.einsum("dkj,dk->dj", gain, np.einsum("dkj,dj->dk", gain, quiet))
-    right = np.stack([mean, common, quiet, quiet_common], axis=-1)
-    by_records = np.linalg.solve(root, seen @ right)
-    products = np.einsum("dji,wdj,djl->wdil", right, 1.0 / diagonal, right)
-    products = products + added[:, :, None, None] * (by_records.swapaxes(2, 3) @ by_records)
+    root, products = _products(gain, added, diagonal, right)
     determinant = np.log(diagonal).sum(axis=-1) + 2.0 * np.log(np.einsum("wdkk->wdk", root)).sum(axis=-1)
     pulls = added * products[..., 0, 0] + determinant + size * np.log(prior)
     evidence = -0.5 * pulls.sum(axis=1) + np.log(weights)
@@ -205,10 +181,24 @@ def weigh_widths(known: ShareFilter, public: Floats, width: float) -> Widths:
     var = np.maximum(crowd_var - added * products[..., 1, 1], _LEAST_PART * crowd_var)
     crowd = known.mean[:, 0] - added * products[..., 0, 1]
     part = np.ones_like(crowd), np.zeros_like(crowd)
-    if known.silent.any() and known.settled.any():
+    if apart:
         errors, errors_var = products[..., 0, 2], np.maximum(products[..., 2, 3], 0.0)
         crowd, var, part = _of_all_servers(known, public, (crowd, var), (errors, errors_var, products[..., 1, 2]))
     return Widths(weight / weight.sum(), added, diagonal, gain, root, mean, crowd, var, part)
+
+
+def _products(gain: Floats, added: Floats, diagonal: Floats, right: list[Floats]) -> tuple[Floats, Floats]:
+    """Return R of `Widths`, and the products x K^-1 y (w, d, x, y) of some vectors `right`, (d, m - 1) each."""
+    both = np.stack([one * other for one in right for other in right], axis=1)
+    shape = *added.shape, len(right), len(right)
+    products = (both @ (1.0 / diagonal).transpose(1, 2, 0)).transpose(2, 0, 1).reshape(shape)
+    if not gain.shape[1]:
+        return np.zeros((*added.shape, 0, 0)), products
+    seen = gain / diagonal[:, :, None, :]
+    remainder = np.eye(gain.shape[1]) - added[:, :, None, None] * (seen @ gain.swapaxes(1, 2))
+    root = np.asarray(np.linalg.cholesky(remainder), dtype=np.float64)
+    by_records = np.linalg.solve(root, seen @ np.stack(right, axis=-1))
+    return root, products + added[:, :, None, None] * (by_records.swapaxes(2, 3) @ by_records)
 
 
 def _of_all_servers(

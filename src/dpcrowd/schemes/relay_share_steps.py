@@ -6,6 +6,7 @@ bits: it is computed once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpcrowd.filters.model import ProcessModel
 from dpcrowd.filters.records import held_pairs
 from dpcrowd.filters.share_learning import expected_records, former_filter, move_filter, prepare_slot
 from dpcrowd.filters.share_state import CrowdStep, ExpectedRecords, ShareCovariance, ShareFilter, SlotRecords
+from dpcrowd.filters.share_surprise import CrowdBeliefs
 from dpcrowd.filters.share_widths import anchored, learned_shares, product_moments
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.schemes.base import Setting
@@ -29,6 +31,7 @@ __all__ = [
     "moved_filter",
     "records_of",
     "step_of",
+    "steps_of",
 ]
 
 
@@ -113,6 +116,25 @@ def step_of(
     )
 
 
+def steps_of(
+    setting: Setting, before: tuple[Floats, Floats], after: tuple[Floats, Floats], slots: tuple[int, int]
+) -> Callable[[int, float], tuple[CrowdStep, bytes]]:
+    """Return `step_of` by receiver and doubt, with the bits of the step, for means and variances that stay as they are.
+
+    Nearly all receivers expect the same, and get the same step.
+    """
+    made: dict[bytes, tuple[CrowdStep, bytes]] = {}
+
+    def step(receiver: int, doubt: float = 1.0) -> tuple[CrowdStep, bytes]:
+        key = b"".join(part[receiver].tobytes() for part in (*before, *after)) + np.float64(doubt).tobytes()
+        if key not in made:
+            one = step_of(setting, receiver, before, after, slots, doubt)
+            made[key] = one, bits_of(one)
+        return made[key]
+
+    return step
+
+
 def _size(model: ProcessModel, slot: int) -> Floats:
     """Return how large the crowd of a slot may be, by the course of a model, (d,); at night that is not nobody."""
     assert model.course is not None
@@ -120,12 +142,9 @@ def _size(model: ProcessModel, slot: int) -> Floats:
     return np.sqrt(np.maximum(np.square(model.course.mean(slot)) + spread, 1.0))
 
 
-def bits_of(step: CrowdStep, records: SlotRecords | None = None) -> bytes:
-    """Return the bits of a step, and of the records after it: what is the same has the same result."""
-    parts = [np.atleast_1d(value) for value in vars(step).values()]
-    if records is not None:
-        parts += [records.origins, records.noisy, records.noise_var]
-    return b"".join(part.tobytes() for part in parts)
+def bits_of(given: CrowdStep | SlotRecords | CrowdBeliefs | None) -> bytes:
+    """Return the bits of what a filter is given; what is the same has the same result."""
+    return b"" if given is None else b"".join(np.atleast_1d(value).tobytes() for value in vars(given).values())
 
 
 def records_of(state: RelayState, slot: int, receiver: int, held: Bools) -> SlotRecords | None:

@@ -33,6 +33,7 @@ from dpcrowd.schemes.relay_share_steps import (
     moved_filter,
     records_of,
     step_of,
+    steps_of,
 )
 from dpcrowd.schemes.relay_state import LearnedShares, LearnedSlot, RelayState, ShareLearner, slot_of_base
 
@@ -264,19 +265,20 @@ def fuse_learned(
     after: list[ShareFilter] = list(learned.filters[place] or filters)
     made = {} if again else dict(learned.made[place])
     moved = learned.moved_filters  # some of them were made to see how surprising the records are
+    kept = state.mean[place], state.mean_var[place]
+    from_prior, from_kept = (steps_of(setting, before, expected, (slot - 1, slot)) for expected in (prior, kept))
     for receiver in np.flatnonzero(active).tolist():
-        known = filters[receiver]
-        expected, kept = prior, (state.mean[place], state.mean_var[place])
+        known, step_from = filters[receiver], from_prior
         if again and not held[receiver].any() and not _is_same(prior, kept, receiver):
-            expected = kept  # many slots have passed since the slot before
-        step = step_of(setting, receiver, before, expected, (slot - 1, slot), doubt[receiver])
+            step_from = from_kept  # many slots have passed since the slot before
+        step, step_bits = step_from(receiver, doubt[receiver])
         records = records_of(state, slot, receiver, held[receiver])
-        key = id(known), bits_of(step, records)
+        key = id(known), step_bits + bits_of(records)
         if again or key not in made or made[key].known is not known:
             public = learned.learner.public[learned.learner.members[receiver]]
             believed = learned.shares[place][:, receiver]
             if known.begun:
-                if (expectation := (id(known), bits_of(step))) not in moved:
+                if (expectation := (id(known), step_bits)) not in moved:
                     anchor = state.bank is not None and setting.model.course is not None
                     moved[expectation] = moved_filter(known, public, believed, setting.share_width, step, anchor=anchor)
                 ready = moved[expectation]
@@ -293,6 +295,8 @@ def fuse_learned(
         after[receiver], mean[receiver], var[receiver] = entry.after, entry.mean, entry.var
     learned.filters[place], learned.moved_filters = after, {}
     current = {id(one) for one in after}
+    for one in {id(one): one for one in filters}.values():
+        one.forget_cov()
     learned.made[place] = {} if again else {key: one for key, one in made.items() if id(one.after) in current}
     return mean, var
 
@@ -311,6 +315,8 @@ def _keep(learned: LearnedShares, filters: list[ShareFilter]) -> None:
         members[receivers] = number
     learned.learner = _learner([one for one, _ in classes], members, public)
     learned.base = learned.learner.mean, filters
+    for one, _ in classes:
+        one.forget_cov()
 
 
 def _classes(filters: list[ShareFilter]) -> list[tuple[ShareFilter, list[int]]]:

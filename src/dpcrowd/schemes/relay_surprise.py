@@ -11,7 +11,7 @@ from dpcrowd.filters.share_learning import expected_records, move_filter, prepar
 from dpcrowd.filters.share_state import ShareFilter
 from dpcrowd.filters.share_surprise import CrowdBeliefs, surprise
 from dpcrowd.kernels.engine import Engine
-from dpcrowd.schemes.relay_share_steps import bits_of, filters_before, held_records, moved_filter, records_of, step_of
+from dpcrowd.schemes.relay_share_steps import bits_of, filters_before, held_records, moved_filter, records_of, steps_of
 from dpcrowd.schemes.relay_state import MovedFilter, RelayState
 
 __all__ = ["crowd_variance"]
@@ -33,15 +33,16 @@ def crowd_variance(
     var, width = prior[1].copy(), setting.share_width
     former, found = learned.surprises[place], dict[tuple[int, bytes], tuple[ShareFilter, Floats]]()
     learned.moved_filters = {}
+    step_from = steps_of(setting, before, prior, (slot - 1, slot))
     for receiver in np.flatnonzero(active).tolist():
         known, records = filters[receiver], records_of(state, slot, receiver, held[receiver])
         if records is None:
             continue
-        step = step_of(setting, receiver, before, prior, (slot - 1, slot))
+        step, step_bits = step_from(receiver, 1.0)
         mixture = CrowdBeliefs(
             *(part[receiver] for part in prior), *(part[:, receiver] for part in (bank.mean, bank.var, weights))
         )
-        key = id(known), bits_of(step, records) + b"".join(part.tobytes() for part in vars(mixture).values())
+        key = id(known), step_bits + bits_of(records) + bits_of(mixture)
         if key not in found and key in former and former[key][0] is known:
             found[key] = former[key]
         if key not in found:
@@ -49,7 +50,7 @@ def crowd_variance(
             if not known.begun:
                 first = move_filter(known, public, believed[:, receiver], step, records)
                 ready = MovedFilter(first, believed[:, receiver])
-            elif (expectation := (id(known), bits_of(step))) in learned.moved_filters:
+            elif (expectation := (id(known), step_bits)) in learned.moved_filters:
                 ready = learned.moved_filters[expectation]
             else:
                 ready = moved_filter(known, public, believed[:, receiver], width, step, anchor=True)

@@ -1,24 +1,32 @@
 """Links that do not connect all servers: what that does to a simulation (`docs/shares.md`).
 
-Where links change, records arrive when some later slot connects two servers. If all of them arrive in their own slot,
-all receivers have the same ones and share their filters; in a slot in which the graph falls apart they do not, and each
-part needs filters of its own until the records have arrived, which takes long if shares are learned.
+Where links change and records travel all hops in their own slot, a server passes each of them on in that slot alone. If
+it connects all servers, all receivers have the same records and share their filters. If it does not, each part misses
+the records of the others for good, and has filters of its own from then on: what was learned of shares lasts, so that
+filters that have once differed never become the same again. The parts of all such slots divide the servers further and
+further, at most into single ones, which takes long if shares are learned.
 
 Where links stay, servers of different parts never hear of one another, whatever the scheme is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import numpy as np
+
+from dpcrowd.arrays import Ints
 from dpcrowd.network.costs import components
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.topology import Networks
 
-__all__ = ["link_notes"]
+__all__ = ["filters_needed", "link_notes", "slow_notes"]
 
 _SLOTS = 32  # that are looked at
+_MOST_SLOTS = 2000  # likewise, for the number of filters
+_MANY = 10
+"""Filters of the last slot from which on it is said that they take long."""
 _RUNS = 16  # likewise
 _OFTEN = 0.25
 """Part of these slots in which some servers do not hear all others, from which on it is said."""
@@ -32,11 +40,34 @@ _OTHER_REMEDY = "Take another --graph, or other options of it."
 
 def link_notes(config: SimulationConfig) -> list[str]:
     """Return remarks on links that do not connect all servers."""
-    return list(_late(config) if config.network.dynamic else _apart(config))
+    return slow_notes(config) if config.network.dynamic else list(_apart(config))
 
 
-def _late(config: SimulationConfig) -> Iterator[str]:
-    """Yield a remark if learned shares take long because the links of many slots do not connect all servers."""
+def slow_notes(config: SimulationConfig) -> list[str]:
+    """Return a remark if a simulation takes long since its links divide servers that learn shares.
+
+    It follows from the graph alone, so it can be said beforehand.
+    """
+    return list(_divided(config)) if config.network.dynamic else []
+
+
+def filters_needed(parts: Iterable[Ints]) -> int:
+    """Return into how many groups servers are divided that were in the same part in every slot.
+
+    parts  (N,) the part of each server, slot by slot
+
+    >>> filters_needed([np.array([0, 0, 0, 1]), np.array([0, 1, 0, 0]), np.array([0, 0, 0, 0])])
+    3
+    """
+    groups: Ints = np.zeros(1, dtype=np.int64)
+    for part in parts:
+        if part.any():
+            groups = np.unique(groups * (int(part.max()) + 1) + part, return_inverse=True)[1]
+    return int(groups.max()) + 1
+
+
+def _divided(config: SimulationConfig) -> Iterator[str]:
+    """Yield a remark if learned shares take long because the links of some slots do not connect all servers."""
     slow = [
         entrant.label
         for entrant in config.entrants
@@ -44,14 +75,18 @@ def _late(config: SimulationConfig) -> Iterator[str]:
     ]
     if not slow or config.share_width == 0.0 or config.servers < _FEWEST_SERVERS:
         return
-    slots = range(min(_SLOTS, config.data.slots))
     networks = _networks(config, 0)
-    apart = sum(int(components(networks.at(slot).graph).max()) > 0 for slot in slots) / len(slots)
-    if apart >= _OFTEN:
+    parts = [
+        components(networks.at(slot).graph).astype(np.int64) for slot in range(min(_MOST_SLOTS, config.data.slots))
+    ]
+    often = sum(bool(part.any()) for part in parts[:_SLOTS]) / min(_SLOTS, len(parts))
+    filters = filters_needed(parts)
+    if often >= _OFTEN or filters >= _MANY:
+        apart = sum(bool(part.any()) for part in parts) / len(parts)
         yield (
-            f"{', '.join(slow)}: in {apart:.0%} of the slots the links do not connect all servers, so that records are "
-            "late and servers that learn shares need filters of their own, which takes many times as long. A higher "
-            "--density avoids it."
+            f"{', '.join(slow)}: in {apart:.0%} of the slots the links do not connect all servers. Those that are "
+            f"apart miss records, and learn shares with filters of their own: up to {filters} in the last slots, each "
+            "of which takes as long as the one that all share elsewhere. A higher --density avoids it."
         )
 
 

@@ -15,6 +15,7 @@ from dpcrowd.sim.backends import Backend, run_tasks
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.configure import Data, Schemes, configure
 from dpcrowd.sim.engine import run_batch
+from dpcrowd.sim.link_notes import slow_notes
 from dpcrowd.sim.notes import attribution, notes, observation_note, promise, setup, warnings
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Errors, ObservationNoise, SimulationResult, merge_records
@@ -39,6 +40,7 @@ def simulate(
     backend: str = "local",
     cluster: str | None = None,
     progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
     **settings: Any,
 ) -> SimulationResult:
     """Simulate one or more schemes on the same runs and compare them.
@@ -51,6 +53,7 @@ def simulate(
     backend   local or dask: where the processes are
     cluster   the address of a running Dask cluster; None: start one on this machine
     progress  called with (work done, all work)
+    announce  called beforehand with each reason why the simulation takes long
     settings  see `dpcrowd.sim.configure.configure`: servers, density, epsilon, window, horizon, runs, seed, users, ...
 
     >>> result = simulate("fast,dpcrowd", servers=8, density=0.5, slots=60, runs=2, jobs=1)
@@ -65,6 +68,9 @@ def simulate(
         if name not in allowed:
             raise unknown_name("setting", name, allowed)
     config = configure(schemes, data, **settings)
+    if announce is not None:
+        for reason in slow_notes(config):
+            announce(reason)
     shared = batches(config, range(config.runs), jobs)
     total = config.data.slots * config.runs
     parts: list[list[RunRecords]] = []

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
+from dpcrowd.filters import share_widths
 from dpcrowd.filters.share_learning import fuse_slot
-from dpcrowd.schemes import relay_shares
+from dpcrowd.schemes import relay, relay_share_steps, relay_shares
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.snapshot import from_bytes
 from dpcrowd.sim.data.counts import counts_from_array
@@ -124,6 +125,38 @@ def test_late_records_are_learned_from_once(monkeypatch: pytest.MonkeyPatch) -> 
         errors.append(result.summary()[0]["total_error"]["mean"])
     assert errors[0] == errors[1]
     assert len(fused[Relay]) < 0.9 * len(fused[_Forgetful])
+
+
+@pytest.mark.slow
+def test_a_filter_of_few_receivers_costs_no_more_than_it_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where links fall apart, servers have filters of their own for good, and what is computed twice counts as often.
+
+    The widths of a filter were weighed after its slot and once more when that became final, steps were computed for
+    every receiver, and covariances of all slots stayed in memory.
+    """
+    weighed, steps, states = list[Any](), list[bytes](), list[Any]()
+    weigh, step_of, end_slot = share_widths._weighed, relay_share_steps.step_of, relay.end_slot
+
+    def spy_on_steps(setting: Any, receiver: int, before: Any, after: Any, *facts: Any) -> Any:
+        steps.append(b"".join(part[receiver].tobytes() for part in (*before, *after)))
+        return step_of(setting, receiver, before, after, *facts)
+
+    def spy_on_slots(state: Any, slot: int, *facts: Any) -> None:
+        end_slot(state, slot, *facts)
+        states.append(state)
+        assert len(steps) == len(set(steps)), "receivers that expect the same have one step"
+        steps.clear()
+
+    monkeypatch.setattr(share_widths, "_weighed", lambda *facts: weighed.append(facts[0]) or weigh(*facts))
+    monkeypatch.setattr(relay_share_steps, "step_of", spy_on_steps)
+    monkeypatch.setattr(relay, "end_slot", spy_on_slots)
+    settings = SETTINGS | {"burn_in": 0, "servers": 12, "density": 0.15, "hops_per_slot": "all", "samples": 10}
+    simulate("relay", COUNTS[:30], **settings, share_width=0.1)
+    by_place = [filters or [] for filters in states[-1].learned.filters]
+    assert max(len({id(one) for one in filters}) for filters in by_place) > 3, "the links fall apart"
+    assert len({id(one) for one in weighed}) == len(weighed), "no filter is weighed twice"
+    kept = {id(one) for filters in by_place for one in filters if one.gain is not None and one._cov is not None}
+    assert len(kept) <= 12, "of the last slot at most"
 
 
 def test_products_with_the_crowd_know_all_widths(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data.counts import counts_from_array
-from dpcrowd.sim.link_notes import link_notes
+from dpcrowd.sim.link_notes import filters_needed, link_notes, slow_notes
 
 SETTINGS: dict[str, Any] = {
     **{"servers": 30, "density": 0.08, "window": 10, "shares": "partition", "observation": "binomial"},
@@ -62,3 +62,20 @@ def test_a_file_has_no_density(tmp_path: Path) -> None:
     (note,) = link_notes(configure(["relay", "central"], data, graph=file, window=10))
     assert note.startswith("relay: the links stay"), "the central server hears everybody"
     assert note.endswith("Add links to the file.")
+
+
+def test_how_long_it_takes_is_said_beforehand() -> None:
+    """A graph that falls apart in one slot of ten took minutes, and nothing said so before or after."""
+    data = counts_from_array(np.random.default_rng(0).poisson(50, (300, 1)))
+    config = configure("relay", data, **{**SETTINGS, "density": 0.13})
+    (note,) = slow_notes(config)
+    assert "--density" in note
+    assert not slow_notes(configure("relay", data, **{**SETTINGS, "density": 0.5}))
+
+
+def test_filters_never_become_the_same_again() -> None:
+    """Servers that have missed different records have learned different things of shares for good."""
+    everybody, one_apart = np.zeros(4, dtype=np.int64), np.array([0, 0, 1, 0])
+    assert filters_needed([everybody, one_apart, everybody]) == 2
+    assert filters_needed([one_apart, everybody, np.array([1, 0, 0, 0])]) == 3
+    assert filters_needed([everybody] * 3) == 1
