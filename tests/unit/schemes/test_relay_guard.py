@@ -9,6 +9,7 @@ import pytest
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.course import Course
+from dpcrowd.filters.learning import MODEL
 from dpcrowd.filters.tails import Tails
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.server import Server
@@ -116,6 +117,8 @@ def test_a_burst_that_all_records_show_is_followed_by_filters_that_learn() -> No
         release = server.hear({1: message_of(values, list(values), network.price)})
     assert release.estimate[0] == pytest.approx(4800.0, rel=0.1), "it was 222"
     assert np.sqrt(release.variance[0]) < 400.0
+    burst, usual = np.exp(server._state.bank.weight[slot % 8, MODEL, 0])
+    assert burst < 0.3 < usual, "the burst is evidence against the model, in its region alone"
 
 
 def test_without_a_guard_a_broken_record_counts_as_any_other() -> None:
