@@ -920,7 +920,7 @@ MUTANTS = (
     Mutant(
         "three-that-agree-are-doubted",
         "filters/records.py",
-        "if AGREEING <= len(own) < POOL and min(own) > reference.limit:",
+        "if AGREEING <= len(own) < POOL and all(value > reference.limit for value in own):",
         "if False:",
         "Where few servers sample in a slot, what all of them have seen is over before it is believed.",
         ("unit/schemes/test_relay_guard.py",),

@@ -13,7 +13,7 @@ Guard. With a prior (mean, variance) for the slot a record of region k has the i
 variance is R + H^2 variance; v_k = n^2 over that is 1 on average, and a record's v is the mean over its regions (each
 group counts once, and its members have its v_k). Let s
 be the lower quartile of v over the slot's records, at least 1; if there are fewer than five, the records before them
-count as well, unless the slot has three or four and all of them are beyond the limit: then s is the smallest of them.
+count as well. If the slot has three or four and all of them are beyond the limit, s is at least the smallest of them.
 Where the records agree that the prior is off, it is: its variance is multiplied by s, and v_k is compared with limit s.
 Where v_k is larger, R is multiplied by v_k / (limit s): the farther off a record is, the less it
 counts, and its influence is bounded. `penalty` multiplies R by the factor that the origin has earned before; records
@@ -417,7 +417,7 @@ def _guard(
         elif any(value > reference.limit for value in own):
             here = trusted[begin:end]
             scale[row] = _vote(np.array(before), mean[here], claims[here], reference.prior[row], reference.limit)
-        if AGREEING <= len(own) < POOL and min(own) > reference.limit:
+        if AGREEING <= len(own) < POOL and all(value > reference.limit for value in own):
             scale[row] = max(scale[row], min(own))
         recent[row] = [*kept, *own][-POOL:]
         if len(pool) < POOL and scale[row] > 1.0:  # the prior is outvoted and changes sides

@@ -78,7 +78,7 @@ class Tails:
         return np.asarray(np.clip(np.log2(HEAVY / self.usual), 0.0, _MOST_TRUSTED))
 
     def with_more_regions(self, number: int) -> Tails:
-        """Return the tails of `number` more regions, each like the first one."""
+        """Return the tails with `number` more regions, each like the first one, but without bursts."""
         usual, unusual = (np.concatenate([part, np.repeat(part[:1], number)]) for part in (self.usual, self.unusual))
         more = None if self.burst_var is None else np.concatenate([self.burst_var, np.zeros(number)])
         return Tails(usual, unusual, more)

@@ -248,7 +248,8 @@ def _tails(regions: Sequence[RegionModel]) -> Tails | None:
     usual, unusual = np.array([region.tails or NORMAL for region in regions]).T
     level = np.array([region.level for region in regions])
     mean = np.array([region.level if region.mean is None else region.mean for region in regions])
-    return Tails(usual, unusual, np.where(usual < HEAVY, burst_var(level, mean, unusual), 0.0))
+    bursts = np.where(usual < HEAVY, burst_var(level, mean, unusual), 0.0)
+    return Tails(usual, unusual, bursts if bursts.any() else None)
 
 
 def expected_people(profile: Floats, level: Floats) -> Floats:

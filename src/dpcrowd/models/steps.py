@@ -11,7 +11,7 @@ that is as long as the span. With C = sum of (counts - fitted)^2/expected over b
     C(two levels) < 0.3 C(one level)          the step explains most of what there is
     C(two levels) < 0.5 C(line)               and a line does not: growth is no step
     C(two levels) < 0.5 C(wave)               nor a wave: neither is the year of a span of one year, which comes back
-    the level has changed by 1.5 times or more, up or down            of smaller ones, nothing depends
+    the level has changed by a factor of 1.5 or more, up or down      of smaller changes, nothing depends
 
 Of 30 random walks one has such a step, and of 40 drawn crowds without any (`benchmarks/drawn.py`) none.
 """

@@ -88,10 +88,10 @@ def _of_public_shares(state: RelayState, slot: int, origins: Ints) -> Floats:
     rows = np.zeros(len(origins), dtype=np.int64)
     prior, prior_var = prior_of(state, slot)
     reference = Reference(*crowd_level(state, slot, prior, prior_var))
-    if state.cross is not None:  # the filter takes its prior for the crowd until there is a final slot
-        is_final = np.isfinite(reference.level_var)
+    if state.cross is not None:  # the filter takes its prior for the crowd where nothing else is known of it
+        is_known = np.isfinite(reference.level_var)
         reference = Reference(
-            np.where(is_final, reference.level, prior), np.where(is_final, reference.level_var, prior_var)
+            np.where(is_known, reference.level, prior), np.where(is_known, reference.level_var, prior_var)
         )
     variance = pair_var(rows, origins, table, reference, setting.observation, setting.model.one_step_var)
     share = table.by_region[origins]

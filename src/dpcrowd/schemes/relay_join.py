@@ -7,7 +7,8 @@ same bits as its neighbours, since everything in this state is a function of fin
 
     base      the posterior of slot t - L, the last one that is final: mean, variance, and what the guard remembers;
               of filters that learn also their beliefs, and what the error has in common with each server's deviation
-    level     of each slot after it, the finalised state that was expected for it, behind a binomial variance
+    level     of each slot after it, the finalised state that was expected for it: behind a binomial variance where
+              the records of the slots before say little (`relay_level`)
     scores    of the origins, and the penalties with which each slot after it began
     accounts  of the origins (`Mailbox.paid_until`, `Mailbox.since`)
 

@@ -141,7 +141,7 @@ class RelayState:
     own_groups            (N, d) the groups of each server's last record, if servers choose groups (`relay_groups`)
     y, info               (L, N, d) sums of their information; in diagonal form (1, N, d): they are not read again
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
-    level, level_var      (L, N, d): the finalised state, predicted for the slot
+    level, level_var      (L, N, d): the finalised state, predicted for the slot; see `relay_level`
     recent                (L, N, POOL): see `filters.records`
     scale                 (L, N) how far off the prior was, likewise
     scores, penalty       what is remembered of origins, and what it was when the slot began, (L, N, servers per run)

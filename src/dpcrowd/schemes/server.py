@@ -69,7 +69,7 @@ __all__ = ["Joined", "Server", "ServerHistory", "saved_join", "saved_slot"]
 
 
 _CONFIRMED = 2  # neighbours that send the same state confirm each other
-_MOST_PASSED = 1_000  # skipped slots that pass one by one; after a longer absence hardly anything is known anyway
+_MOST_PASSED = 1_000  # skipped slots that pass one by one, which takes a second; those before them pass at once
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from dpcrowd.arrays import Ints
+from dpcrowd.errors import counted
 from dpcrowd.network.costs import components
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import SimulationConfig
@@ -82,11 +83,13 @@ def _divided(config: SimulationConfig) -> Iterator[str]:
     often = sum(bool(part.any()) for part in parts[:_SLOTS]) / min(_SLOTS, len(parts))
     filters = filters_needed(parts)
     if often >= _OFTEN or filters >= _MANY:
-        apart = sum(bool(part.any()) for part in parts) / len(parts)
+        apart = sum(bool(part.any()) for part in parts)
+        looked = "the" if len(parts) == config.data.slots else "the first"
         yield (
-            f"{', '.join(slow)}: in {apart:.0%} of the slots the links do not connect all servers. Those that are "
-            f"apart miss records, and learn shares with filters of their own: up to {filters} in the last slots, each "
-            "of which takes as long as the one that all share elsewhere. A higher --density avoids it."
+            f"{', '.join(slow)}: in {apart} of {looked} {counted(len(parts), 'slot')} the links do not connect all "
+            f"servers. Those that are apart miss records, and learn shares with filters of their own: up to {filters} "
+            "after these slots, each of which takes as long as the one that all share elsewhere. A higher --density "
+            "avoids it."
         )
 
 
