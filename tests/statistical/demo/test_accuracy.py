@@ -1,4 +1,4 @@
-"""What the demo shows, over six crowds: its own files and check-ins, with the simulator in place of live nodes."""
+"""What the demo shows, over twelve crowds: its own files and check-ins, with the simulator in place of live nodes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dpcrowd.demo.run import make_source
 from dpcrowd.node.config import load_network
 from dpcrowd.node.slots import SECOND
 
-SEEDS, MINUTE = range(6), 52  # slots of a second that `dpcrowd demo --seconds 60` shows
+SEEDS, MINUTE = range(12), 52  # slots of a second that `dpcrowd demo --seconds 60` shows
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def demos(tmp_path_factory: pytest.TempPathFactory) -> list[SimulatedDemo]:
-    """Return a day of each of six demos, with other people, servers of people and noise."""
+    """Return a day of each of twelve demos, with other people, servers of people and noise."""
     results = []
     for seed in SEEDS:
         folder = tmp_path_factory.mktemp("demo")
@@ -37,7 +37,7 @@ def test_estimates_stay_close_in_every_slot(demos: list[SimulatedDemo]) -> None:
     for slots in (MINUTE, DAY):
         errors = np.array([demo.errors[:slots] for demo in demos])
         assert errors.mean() < 0.012
-        assert errors.mean(axis=(1, 2)).max() < 0.02, "in each of the six"
+        assert errors.mean(axis=(1, 2)).max() < 0.02, "in each of the twelve"
         assert errors.max() < 0.06, "in every slot of each, the first one included"
 
 
