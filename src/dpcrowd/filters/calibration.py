@@ -320,7 +320,7 @@ class CalibrationWindow:
         self._blocks = _RegionBlocks(regions, dependence, length, longest)
 
     def add(self, slot: int, innovations: Floats, of_sums: Bools | None = None) -> None:
-        """Add the innovations (M, d) of a slot; a slot that is released again replaces what was counted for it.
+        """Add the innovations (M, d) of a slot; a slot of the window that is released again replaces what was counted.
 
         of_sums  (M, d) which of them are of the sum of several regions; None: none
         """

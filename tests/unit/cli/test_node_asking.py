@@ -9,8 +9,10 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from dpcrowd.node.api.views import QualityView, RegionQuality, Verdict
 from node_support_cli import BUDGET, NETWORK, Node, answering, free_port, run, set_ports
 
 
@@ -59,6 +61,25 @@ def test_status_shows_and_its_code_says_ready(file: Path, node: Node, capsys: py
     read = json.loads(out)
     assert read.pop("quality")["verdict"] == "calibrated"
     assert read == {"ready": {"ready": False, "problems": ["full."]}, "network": NETWORK, "budget": BUDGET}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "narrow", "code"),
+    [("calibrated", False, 0), ("calibrated", True, 1), ("unknown", True, 1), ("narrow", False, 1), ("wide", False, 0)],
+)
+def test_the_code_of_quality_is_1_where_intervals_are_too_narrow(
+    verdict: Verdict,
+    narrow: bool,
+    code: int,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A region of its own was named in a sentence, and a script that watches the code saw that all was right."""
+    regions = [RegionQuality(region="north", values=9, coverage=0.5, calibration=4.0, narrow=narrow)]
+    view = QualityView(verdict=verdict, text="said.", values=9, window=100, regions=regions)
+    monkeypatch.setattr("dpcrowd.cli.asking.ask", lambda *_, **__: msgspec.to_builtins(view))
+    assert run(capsys, "quality", str(file))[0] == code
 
 
 @pytest.mark.slow

@@ -200,17 +200,17 @@ def test_it_says_when_there_will_be_enough() -> None:
 
 def test_a_clock_set_back_replaces_the_evidence_of_later_blocks() -> None:
     """Blocks of slots that are released again kept what they held, out of order, some of them below zero."""
-    window = CalibrationWindow(1, length=4, dependence=3.0)
+    window = CalibrationWindow(1, length=4, enough=1, dependence=3.0)
     for slot in range(20):
         window.add(slot, np.array([[5.0]]))
-    for slot in range(7, 13):
-        window.add(slot, np.array([[0.0]]))
-    evidence = window.summary().evidence
-    assert evidence is not None
-    alone = CalibrationWindow(1, length=4, dependence=3.0)
-    for slot in range(13):
-        alone.add(slot, np.array([[5.0 if slot < 7 else 0.0]]))
-    expected = alone.summary().evidence
-    assert expected is not None
-    assert (evidence.values.tolist(), evidence.since) == (expected.values.tolist(), expected.since)
-    assert evidence.coverage.tolist() == expected.coverage.tolist()
+    alone = CalibrationWindow(1, length=4, enough=1, dependence=3.0)
+    for slot in range(17):
+        alone.add(slot, np.array([[5.0]]))
+    for slot in range(17, 40):
+        for one in (window, alone):
+            one.add(slot, np.array([[0.0]]))
+        evidence, expected = window.summary().evidence, alone.summary().evidence
+        assert evidence is not None
+        assert expected is not None
+        assert (evidence.values.tolist(), evidence.since) == (expected.values.tolist(), expected.since)
+        assert evidence.coverage.tolist() == expected.coverage.tolist()

@@ -14,6 +14,7 @@ from dpcrowd.filters.groups import GroupedSums
 from dpcrowd.filters.learning import (
     Bank,
     beliefs_of,
+    carried_parts,
     complete_banks,
     predict_bank,
     reset_bank,
@@ -460,3 +461,12 @@ def test_deviations_that_last_are_followed_without_the_chance_of_a_slot() -> Non
         np.abs(mean - truth)[late].mean() for mean, _ in (learned(truth, 100.0, 82), fixed(truth, 100.0, 82, 1.0))
     )
     assert error < 0.72 * usual
+
+
+def test_what_is_left_of_a_deviation_after_several_slots_follows_the_scale() -> None:
+    """The ratio of two neighbouring slots was taken to the power of the slots in between."""
+    scale = np.array([[1.0], [4.0], [2.0]])
+    course = Course(np.full((3, 1), LEVEL), np.full((3, 1), Q), season=3, step=1, scale=scale)
+    model = ProcessModel.around(course, np.array([A]))
+    left = carried_parts(beliefs_of(model), model, 5, 2)[learning.MODEL]
+    assert left == pytest.approx(A * A * 2.0 / 1.0), "slot 3 has the scale 1, and slot 5 the scale 2"
