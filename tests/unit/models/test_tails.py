@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -172,3 +173,20 @@ def test_waves_that_last_are_mostly_small_where_usual_slots_are_the_level() -> N
         assert region.transition > 0.8
         assert region.tails[0] < 0.4
         assert 0.1 < region.tails[1] < 0.3
+
+
+def test_bursts_of_the_past_have_a_variance_for_whoever_looks_for_faults() -> None:
+    """It follows from the mean and the level, which the file has; without it, a record of a burst looks broken."""
+    counts = bursts(regions=2)
+    model = fitted(counts)
+    tails = model.process_model(model.names, None).course.tails
+    assert tails is not None
+    assert tails.burst_var is not None
+    deviation = np.sqrt(tails.burst_var)
+    expected = counts.std(axis=0)
+    assert (0.4 * expected < deviation).all()
+    assert (deviation < 1.5 * expected).all()
+    older = replace(model, regions=tuple(replace(region, mean=None) for region in model.regions))
+    assert older.process_model(older.names, None).course.tails.burst_var is None, (
+        "files of earlier builds lack the mean"
+    )
