@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
     from dpcrowd.schemes.dpcrowd_w import DPCrowdW
     from dpcrowd.schemes.fast import FAST
-    from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
+    from dpcrowd.schemes.filter_state import FilterState, filter_start
+    from dpcrowd.schemes.filtering import FilterScheme
     from dpcrowd.schemes.flooding import (
         DBA,
         DBD,
@@ -105,7 +106,8 @@ _PLACES: dict[str, tuple[str, str]] = {
         "schemes.dpcrowd_plus": "DPCrowdPlus",
         "schemes.dpcrowd_w": "DPCrowdW",
         "schemes.fast": "FAST",
-        "schemes.filtering": "FilterScheme FilterState filter_start",
+        "schemes.filter_state": "FilterState filter_start",
+        "schemes.filtering": "FilterScheme",
         "schemes.flooding": "DBA DBD DFAST DKalmanUniform DPeGaSus DRescueDP DSample DUniform Flooding",
         "schemes.kalman_uniform": "KalmanUniform",
         "schemes.messages": "EstimateMessages InfoMessages Messages",

@@ -272,11 +272,11 @@ def make_server(world: World, name: str, setting: Setting, number: int) -> Serve
 
 def without_drift(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let schemes release the variance that their filter has, without what samples show of the drift."""
-    monkeypatch.setattr("dpcrowd.schemes.filtering.start_drift", lambda variance: None)
+    monkeypatch.setattr("dpcrowd.schemes.filter_state.start_drift", lambda variance: None)
     monkeypatch.setattr("dpcrowd.schemes.sample._learns_drift", lambda setting: False)
 
 
 def filter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let schemes release the variance of Algorithm 1, which knows neither drift nor what a consensus averages away."""
     without_drift(monkeypatch)
-    monkeypatch.setattr("dpcrowd.schemes.filtering.start_mixed", lambda variance: None)
+    monkeypatch.setattr("dpcrowd.schemes.filter_state.start_mixed", lambda variance: None)

@@ -23,7 +23,8 @@ from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
 from dpcrowd.schemes.dpcrowd_w import DPCrowdW
-from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
+from dpcrowd.schemes.filter_state import FilterState, filter_start
+from dpcrowd.schemes.filtering import FilterScheme
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.sampled import Sampling
 

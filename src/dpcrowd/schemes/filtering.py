@@ -8,13 +8,13 @@ print it, would count the same information twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters import (
     consensus_gain,
     consensus_pull,
@@ -29,141 +29,46 @@ from dpcrowd.filters import (
 from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix, predict_bank_ahead
 from dpcrowd.filters.bank_estimate import combined, doubtful_weights
 from dpcrowd.filters.drift import (
-    Drift,
     Innovations,
     carry_drift,
-    drift_var,
     keep_drift,
     learn_drift,
     learn_offset,
-    start_drift,
 )
 from dpcrowd.filters.fresh_evidence import fresh_evidence, squared_surprise
 from dpcrowd.filters.groups import over_members
 from dpcrowd.filters.learning import (
-    Bank,
-    Beliefs,
     Priors,
-    beliefs_of,
     carried_parts,
     over_beliefs,
     predict_bank,
-    start_bank,
     update_bank,
 )
-from dpcrowd.filters.mixed import LinkEffect, Mixed, follow_mixed, start_mixed
+from dpcrowd.filters.mixed import LinkEffect, Mixed, follow_mixed
 from dpcrowd.filters.offset import Fused, fused_innovations
-from dpcrowd.filters.splitting import DividedSums, follow_split, group_sizes, measured_by_sums
+from dpcrowd.filters.splitting import follow_split, group_sizes, measured_by_sums
 from dpcrowd.filters.staying import (
-    StayingUsers,
     count_slots,
     deviating_part,
     follow_staying,
     kept_part,
-    start_staying,
 )
 from dpcrowd.kernels.engine import compiled
 from dpcrowd.kernels.fusion import add_to_hearers, fuse_sums
 from dpcrowd.kernels.gather import unsigned
 from dpcrowd.network.hearing import Hearing
-from dpcrowd.privacy import Ledger, Noise, open_ledger
+from dpcrowd.privacy import Noise
 from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting, any_region, every_region
+from dpcrowd.schemes.filter_state import FilterState, filter_variance
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
 
-__all__ = ["FilterScheme", "FilterState", "absorb_few", "few_speak", "filter_start", "filter_variance"]
+__all__ = ["FilterScheme", "absorb_few", "few_speak"]
 
 _UNLINKED = LinkEffect(np.ones(1), np.zeros(1), np.ones(1))
 """Where nobody knows how servers are linked, nothing is taken to be averaged away."""
-_FAR = 2.0
-"""How far off an estimate may be, by the level of its region, before samples leave no doubt."""
 _FEW = 0.4
 """Above this share of speakers, reading what each server hears is faster than adding to what others hear."""
-
-
-@dataclass
-class FilterState:
-    """posterior (N, d); posterior_var (N, d), infinite where unknown, or covariances (N, d, d) with `known` (N,).
-
-    slot  () the slot that the posterior is of, if the model has an expected course
-    skipped  how many slots a server on its own has left out since then; who has a course knows it from the slots
-    bank  the filters whose mean the posterior is, if the setting says that they learn
-    staying  what users who stay have added to the errors; None: everybody chooses a server anew in every slot
-    divided  what dividing the sums of groups has added to the errors; None: there are no groups
-    drift    what samples have shown of a crowd that moves on; None: its changes are taken for independent ones
-    mixed    what the consensus has averaged away; None: there is none, or its intervals are the paper's
-    joint    whether regions learn from one another: not where they are read in groups, whose sizes messages do not say
-    fused    sums of information vectors and matrices that a bank has just fused
-    pull     by how much the consensus has just moved the posterior; None: nobody asks for it
-    heard    how many priors it has just compared with the own one, which may be one of them; None likewise
-    """
-
-    setting: Setting
-    ledger: Ledger | None
-    posterior: Floats
-    posterior_var: Floats
-    known: Bools
-    slot: Ints | None = field(default=None, kw_only=True)
-    bank: Bank | None = field(default=None, kw_only=True)
-    staying: StayingUsers | None = field(default=None, kw_only=True, metadata={"later": True})
-    divided: DividedSums | None = field(default=None, kw_only=True, metadata={"later": True})
-    drift: Drift | None = field(default=None, kw_only=True, metadata={"later": True})
-    mixed: Mixed | None = field(default=None, kw_only=True, metadata={"later": True})
-    skipped: int = field(default=0, kw_only=True, metadata={"saved": False})
-    joint: bool = field(default=True, kw_only=True, metadata={"saved": False})
-    fused: tuple[Floats, Floats] | None = field(default=None, kw_only=True, metadata={"saved": False})
-    pull: Floats | None = field(default=None, kw_only=True, metadata={"saved": False})
-    heard: Floats | None = field(default=None, kw_only=True, metadata={"saved": False})
-
-    @property
-    def beliefs(self) -> Beliefs:
-        """What the filters of the bank believe."""
-        return beliefs_of(self.setting.model, joint=self.joint)
-
-    def end(self, slot: int) -> None:
-        """Remember which slot the posterior is of."""
-        if self.slot is not None:
-            self.slot = np.array(slot)
-
-
-def filter_start(setting: Setting, *, consensus: bool = False) -> dict[str, Any]:
-    """Return the fields of a `FilterState` before the first slot: no information, or what the course says.
-
-    consensus  whether servers add the priors of their neighbours
-    """
-    servers, regions = setting.servers, setting.regions
-    matrix = setting.form == "matrix"
-    course = setting.model.course is not None
-    mean, var = setting.model.start(-1)
-    posterior_var = np.tile(var, (servers, 1))
-    if matrix:
-        posterior_var = np.tile(np.diag(var) if course else np.eye(regions), (servers, 1, 1))
-    return {
-        "setting": setting,
-        "ledger": None
-        if setting.guarantee is None
-        else open_ledger(setting.guarantee, servers, regions, setting.accounting),
-        "posterior": np.tile(mean, (servers, 1)),
-        "posterior_var": posterior_var,
-        "known": np.full(servers, course),
-        "slot": np.array(-1) if course else None,
-        "bank": start_bank(setting.model, servers, -1) if setting.learn and not matrix else None,
-        "staying": _start_staying(setting),
-        "drift": start_drift(posterior_var) if _own_intervals(setting) else None,
-        "mixed": start_mixed(posterior_var) if consensus and _own_intervals(setting) else None,
-    }
-
-
-def _own_intervals(setting: Setting) -> bool:
-    """Whether errors are followed that the filter does not know of; the paper's own experiments have its intervals."""
-    return setting.observation == "binomial" and setting.form == "diagonal"
-
-
-def _start_staying(setting: Setting) -> StayingUsers | None:
-    """Return the memory of persistent deviations before the first slot, where there are people who stay."""
-    if setting.turnover == 1.0 or not _own_intervals(setting):
-        return None
-    return start_staying(setting.servers, setting.regions)
 
 
 class FilterScheme(Scheme):
@@ -418,22 +323,6 @@ class FilterScheme(Scheme):
                 estimate = np.where(state.known[:, None], estimate, np.nan)
                 variance = np.where(state.known[:, None], variance, np.inf)
         return Release(plan.slot, estimate, variance, plan.due, reading.charge, speaks)
-
-
-def filter_variance(state: FilterState) -> Floats:
-    """Return the variances of estimates in diagonal form, with the errors that the filter does not know of, (N, d)."""
-    variance, averaged = state.posterior_var, None
-    if state.mixed is not None:
-        variance, averaged = state.mixed.var, state.mixed.averaged(state.posterior_var)
-    if state.staying is not None:
-        variance = variance + state.staying.extra
-    if state.divided is not None:
-        variance = variance + np.square(state.divided.deviation)
-    if state.drift is not None:
-        course = state.setting.model.course
-        possible = np.inf if course is None else _FAR * course.largest_level
-        variance = variance + drift_var(state.drift, averaged, possible)
-    return variance
 
 
 def _used(plan: Plan, reading: Reading) -> Plan:

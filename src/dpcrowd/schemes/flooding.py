@@ -27,7 +27,7 @@ from dpcrowd.schemes.ba import BA
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.bd import BD
 from dpcrowd.schemes.fast import FAST
-from dpcrowd.schemes.filtering import FilterState, filter_variance
+from dpcrowd.schemes.filter_state import FilterState, filter_variance
 from dpcrowd.schemes.kalman_uniform import KalmanUniform
 from dpcrowd.schemes.messages import EstimateMessages
 from dpcrowd.schemes.pegasus import PeGaSus

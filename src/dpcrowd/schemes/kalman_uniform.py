@@ -19,7 +19,8 @@ from dpcrowd.arrays import Floats, Ints
 from dpcrowd.privacy import noise_var
 from dpcrowd.privacy.allocation import uniform
 from dpcrowd.schemes.base import Plan, Setting
-from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
+from dpcrowd.schemes.filter_state import FilterState, filter_start
+from dpcrowd.schemes.filtering import FilterScheme
 
 __all__ = ["KalmanUniform"]
 

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from dpcrowd.privacy import Noise
 from dpcrowd.schemes.base import Plan, Reading, Setting
-from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
+from dpcrowd.schemes.filter_state import FilterState, filter_start
+from dpcrowd.schemes.filtering import FilterScheme
 
 __all__ = ["NonPrivate"]
 

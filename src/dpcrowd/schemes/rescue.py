@@ -26,7 +26,8 @@ from dpcrowd.privacy.allocation import rescue, uniform
 from dpcrowd.privacy.units import NANO
 from dpcrowd.sampling import pid
 from dpcrowd.schemes.base import Plan, Reading, Setting, any_region, every_region
-from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
+from dpcrowd.schemes.filter_state import FilterState, filter_start
+from dpcrowd.schemes.filtering import FilterScheme
 
 __all__ = ["RescueScheme", "RescueState"]
 

@@ -29,7 +29,8 @@ from dpcrowd.privacy.allocation import per_sample, uniform
 from dpcrowd.sampling import pid
 from dpcrowd.sampling.schedule import check_interval, due, samples_in_horizon, samples_in_window
 from dpcrowd.schemes.base import Plan, Reading, Setting, any_region, every_region
-from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
+from dpcrowd.schemes.filter_state import FilterState, filter_start
+from dpcrowd.schemes.filtering import FilterScheme
 
 __all__ = ["SampledScheme", "SampledState", "Sampling"]
 

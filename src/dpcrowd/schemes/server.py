@@ -39,7 +39,8 @@ from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.account_ledger import AccountLedger
 from dpcrowd.privacy.ledger import BatchLedger, FiniteLedger, WindowLedger
 from dpcrowd.schemes.base import Peers, Plan, Reading, Release, Scheme, Setting, half_width
-from dpcrowd.schemes.filtering import FilterScheme, FilterState
+from dpcrowd.schemes.filter_state import FilterState
+from dpcrowd.schemes.filtering import FilterScheme
 from dpcrowd.schemes.history import Posteriors, recent_posteriors
 from dpcrowd.schemes.innovations import message_innovations, record_innovations
 from dpcrowd.schemes.kept_learning import begins_anew

@@ -35,7 +35,7 @@ from dpcrowd.filters.learning import beliefs_of, reset_bank
 from dpcrowd.filters.mixed import start_mixed
 from dpcrowd.privacy import Ledger
 from dpcrowd.schemes.base import Release, Scheme, Setting
-from dpcrowd.schemes.filtering import FilterState
+from dpcrowd.schemes.filter_state import FilterState
 from dpcrowd.schemes.kept_learning import goes_on_learning, keep_beliefs
 from dpcrowd.schemes.messages import InfoMessages, Messages
 from dpcrowd.schemes.snapshot import Arrays, load_into, pack

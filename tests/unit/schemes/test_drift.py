@@ -7,7 +7,8 @@ import dpcrowd
 from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.drift import Pulled
 from dpcrowd.filters.learning import MODEL
-from dpcrowd.schemes.filtering import _carried, filter_variance
+from dpcrowd.schemes.filter_state import filter_variance
+from dpcrowd.schemes.filtering import _carried
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.snapshot import load_into, pack
 from schemes_support import Guarantee, bits, course_model, make_server, make_setting, make_world, without_drift
@@ -161,7 +162,7 @@ def test_a_region_is_off_by_no_more_than_it_can_be(monkeypatch: pytest.MonkeyPat
     setting = make_setting(1, 2, Guarantee.window(4, 3.0), observation="binomial", model=model)
     server = make_server(make_world(2, 3, 2, 12), "dpcrowd-w", setting, 0)
     seen = []
-    monkeypatch.setattr("dpcrowd.schemes.filtering.drift_var", lambda drift, averaged, most: seen.append(most) or 0.0)
+    monkeypatch.setattr("dpcrowd.schemes.filter_state.drift_var", lambda drift, averaged, most: seen.append(most) or 0.0)
     filter_variance(server._state)
     assert model.course is not None
     assert seen[0] == pytest.approx(2.0 * model.course.largest_level)

@@ -23,7 +23,7 @@ def test_estimates_do_not_change(monkeypatch):
     """The memory of deviations is beside the filter: a schedule that depends on releases must not change with it."""
     kept = {"keep_estimates": True, "epsilon": 5.0, "turnover": 0.05}
     wider = dpcrowd.simulate("dpcrowd-w", counts(), **kept, **SETTINGS)["dpcrowd-w"]
-    monkeypatch.setattr("dpcrowd.schemes.filtering._start_staying", lambda setting: None)
+    monkeypatch.setattr("dpcrowd.schemes.filter_state._start_staying", lambda setting: None)
     plain = dpcrowd.simulate("dpcrowd-w", counts(), **kept, **SETTINGS)["dpcrowd-w"]
     assert np.array_equal(wider.estimates, plain.estimates, equal_nan=True)
     assert np.array_equal(wider.frequency, plain.frequency)
