@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -65,6 +65,7 @@ __all__ = [
     "most_counted",
     "peek",
     "peek_round",
+    "pilot_of",
     "plausible",
     "plausible_sample",
     "prior_of",
@@ -174,9 +175,11 @@ class Body(_Head, array_like=True, frozen=True):
     equivocations  proofs that are passed on, of format 2
     asks     whether the sender asks for the receiver's finalised state, of format 2 (`machine.join`)
     state    the sender's finalised state after the message's slot, which the receiver has asked for, of format 2
+    pilot    info_vec, info_mat, prior and prior_known, one after the other, of the filter that decides when to sample,
+             where another one learns; of format 1, since 0.2
 
-    A new field goes to the end, where earlier versions ignore it. Format 1 ends before `relayed`: `encode` leaves out
-    that field and all later ones, so a new field reaches the neighbours only in networks of format 2.
+    A new field goes to the end, where earlier versions ignore it. A message of format 1 without `pilot` ends before
+    `relayed`, as those of version 0.1 do.
     """
 
     heard: dict[int, CounterEcho]
@@ -191,6 +194,7 @@ class Body(_Head, array_like=True, frozen=True):
     equivocations: tuple[Equivocation, ...] = ()
     asks: bool = False
     state: bytes = b""
+    pilot: bytes = b""
 
 
 def _without_head(body: type[Body]) -> Any:
@@ -229,10 +233,19 @@ def record_of(message: InfoMessages, *, digest: bytes, origin: int, slot: int, s
     return Record(origin, info_vec, info_mat, sign(*_signed_parts(digest, origin, slot, info_vec, info_mat)))
 
 
+def pilot_of(message: InfoMessages) -> bytes:
+    """Return what the filter says that decides when to sample, as bytes; none if there is one filter."""
+    if (pilot := message.pilot) is None:
+        return b""
+    vectors = (np.ascontiguousarray(part, "<f8").tobytes() for part in (pilot.info_vec, pilot.info_mat, pilot.prior))
+    known: bytes = pilot.prior_known[0].astype("u1").tobytes()
+    return b"".join(vectors) + known
+
+
 def encode(body: Body, sign: Sign) -> bytes:
     """Return the payload that travels."""
     fields = astuple(body)
-    last = _IN_FORMAT_1 if body.version == FORMAT_1 else len(fields)
+    last = _IN_FORMAT_1 if body.version == FORMAT_1 and not body.pilot else len(fields)
     while last > _IN_FORMAT_1 and not fields[last - 1]:
         last -= 1
     head, rest = _encoder.encode(fields[:_IN_HEAD]), _encoder.encode(fields[_IN_HEAD:last])
@@ -313,7 +326,7 @@ def same_content(payload: bytes, other: bytes) -> bool:
 
 def _content(payload: bytes) -> tuple[object, ...]:
     body = _body_of(_envelopes.decode(payload))
-    return body.slot, body.round, body.prior, body.prior_known, body.records, body.relayed
+    return body.slot, body.round, body.prior, body.prior_known, body.records, body.relayed, body.pilot
 
 
 # ----------------------------------------------------------------------------------------------------------- the checks
@@ -418,7 +431,7 @@ def _check_body(body: Body, who: str, relays: bool) -> None:
         or max(len(body.records), len(body.relayed), len(body.equivocations)) > _MOST_RECORDS
     ):
         raise MessageRefused("malformed", f"{who} sent a round, counter or number of records that cannot be.")
-    if relays and (body.records or body.prior or body.prior_known):
+    if relays and (body.records or body.prior or body.prior_known or body.pilot):
         raise MessageRefused("malformed", f"{who} sent vectors; records of this network hold integers.")
 
 
@@ -431,21 +444,35 @@ def _sample(body: Body, digest: bytes, regions: int, form: str, verify: Verify, 
         text = f"{who} sent {len(body.records)} records in round {body.round}; allowed: its own."
         raise MessageRefused("malformed", text)
     record = own[0]
-    shape = (1, regions) if form == "diagonal" else (1, regions, regions)
-    info_vec = _floats(record.info_vec, (1, regions), who, "info_vec")
-    info_mat = _floats(record.info_mat, shape, who, "info_mat")
-    prior = _floats(body.prior, (1, regions), who, "prior")
-    if len(body.prior_known) != regions or not set(body.prior_known) <= {0, 1}:
-        text = f"{who} sent prior_known of {len(body.prior_known)} bytes; allowed: {regions}."
-        raise MessageRefused("wrong-length", text)
+    message = _info((record.info_vec, record.info_mat, body.prior, body.prior_known), regions, form, who)
     parts = _signed_parts(digest, record.origin, body.slot, record.info_vec, record.info_mat)
     if not verify(record.origin, record.signature, *parts):
         text = f"a record of {who} is not signed by a key that network.toml pins for it."
         raise MessageRefused("bad-signature", text)
+    if not body.pilot:
+        return message
+    if form != "diagonal" or len(body.pilot) != 25 * regions:
+        text = f"{who} sent a pilot of {len(body.pilot)} bytes; allowed: {25 * regions}, in the diagonal form."
+        raise MessageRefused("wrong-length", text)
+    ends = 8 * regions, 16 * regions, 24 * regions
+    of_pilot = tuple(body.pilot[first:last] for first, last in zip((0, *ends), (*ends, None), strict=True))
+    return replace(message, pilot=_info(of_pilot, regions, form, f"the pilot of {who}"))
+
+
+def _info(parts: tuple[bytes, ...], regions: int, form: str, who: str) -> InfoMessages:
+    """Return info_vec, info_mat, prior and prior_known as the message of one filter, checked."""
+    raw_vec, raw_mat, raw_prior, known = parts
+    shape = (1, regions) if form == "diagonal" else (1, regions, regions)
+    info_vec = _floats(raw_vec, (1, regions), who, "info_vec")
+    info_mat = _floats(raw_mat, shape, who, "info_mat")
+    prior = _floats(raw_prior, (1, regions), who, "prior")
+    if len(known) != regions or not set(known) <= {0, 1}:
+        text = f"{who} sent prior_known of {len(known)} bytes; allowed: {regions}."
+        raise MessageRefused("wrong-length", text)
     if form == "diagonal" and (info_mat < 0).any():
         raise MessageRefused("negative-information", f"{who} sent an info_mat below 0: no measurement has that.")
     _check_magnitudes(info_vec, info_mat, prior, who)
-    has_prior = np.frombuffer(body.prior_known, dtype=np.uint8).astype(np.bool_)[None, :]
+    has_prior = np.frombuffer(known, dtype=np.uint8).astype(np.bool_)[None, :]
     return InfoMessages(np.ones(1, dtype=np.bool_), info_vec, info_mat, prior, has_prior)
 
 
@@ -482,6 +509,8 @@ def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
     coarsest  standard deviation of the noisiest honest sample
     """
     if not plausible_sample(message, population):
+        return False
+    if message.pilot is not None and not plausible(message.pilot, population, coarsest):
         return False
     most = most_counted(population) + DEVIATIONS * coarsest
     return bool((np.abs(message.prior[message.prior_known]) <= most).all())

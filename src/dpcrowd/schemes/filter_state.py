@@ -1,8 +1,13 @@
-"""The state of a scheme that filters: what it begins with, and the variance of what it estimates."""
+"""The state of a scheme that filters: what it begins with, and the variance of what it estimates.
+
+Where filters learn and slots are chosen by what is estimated, there are two of them: one that learns, of which
+estimates and intervals are made, and its **pilot**, which does not learn and decides when to sample, at what price and
+in which groups. So the schedule is the one without learning, to the bit; what has been learned changes estimates alone.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +21,7 @@ from dpcrowd.filters.staying import StayingUsers, start_staying
 from dpcrowd.privacy import Ledger, open_ledger
 from dpcrowd.schemes.base import Setting
 
-__all__ = ["FilterState", "filter_start", "filter_variance"]
+__all__ = ["FilterState", "filter_start", "filter_variance", "has_pilot"]
 
 _FAR = 2.0
 """How far off an estimate may be, by the level of its region, before samples leave no doubt."""
@@ -27,6 +32,7 @@ class FilterState:
     """posterior (N, d); posterior_var (N, d), infinite where unknown, or covariances (N, d, d) with `known` (N,).
 
     slot  () the slot that the posterior is of, if the model has an expected course
+    pilot   the filter that does not learn and decides when to sample; None: the one above decides, or a schedule does
     skipped  how many slots a server on its own has left out since then; who has a course knows it from the slots
     bank  the filters whose mean the posterior is, if the setting says that they learn
     staying  what users who stay have added to the errors; None: everybody chooses a server anew in every slot
@@ -50,6 +56,7 @@ class FilterState:
     divided: DividedSums | None = field(default=None, kw_only=True, metadata={"later": True})
     drift: Drift | None = field(default=None, kw_only=True, metadata={"later": True})
     mixed: Mixed | None = field(default=None, kw_only=True, metadata={"later": True})
+    pilot: FilterState | None = field(default=None, kw_only=True, metadata={"later": True})
     skipped: int = field(default=0, kw_only=True, metadata={"saved": False})
     joint: bool = field(default=True, kw_only=True, metadata={"saved": False})
     fused: tuple[Floats, Floats] | None = field(default=None, kw_only=True, metadata={"saved": False})
@@ -61,16 +68,28 @@ class FilterState:
         """What the filters of the bank believe."""
         return beliefs_of(self.setting.model, joint=self.joint)
 
+    @property
+    def steering(self) -> FilterState:
+        """The filter that decides when to sample."""
+        return self if self.pilot is None else self.pilot
+
     def end(self, slot: int) -> None:
         """Remember which slot the posterior is of."""
         if self.slot is not None:
             self.slot = np.array(slot)
 
+    def begin_pilot(self) -> None:
+        """Let the pilot begin with the estimates of the filter that learns."""
+        if self.pilot is not None:
+            self.pilot.posterior, self.pilot.posterior_var = self.posterior.copy(), self.posterior_var.copy()
+            self.pilot.known, self.pilot.slot = self.known.copy(), None if self.slot is None else self.slot.copy()
 
-def filter_start(setting: Setting, *, consensus: bool = False) -> dict[str, Any]:
+
+def filter_start(setting: Setting, *, consensus: bool = False, adaptive: bool = False) -> dict[str, Any]:
     """Return the fields of a `FilterState` before the first slot: no information, or what the course says.
 
     consensus  whether servers add the priors of their neighbours
+    adaptive   whether slots are chosen by what is estimated
     """
     servers, regions = setting.servers, setting.regions
     matrix = setting.form == "matrix"
@@ -79,20 +98,39 @@ def filter_start(setting: Setting, *, consensus: bool = False) -> dict[str, Any]
     posterior_var = np.tile(var, (servers, 1))
     if matrix:
         posterior_var = np.tile(np.diag(var) if course else np.eye(regions), (servers, 1, 1))
+    ledger = None if setting.guarantee is None else open_ledger(setting.guarantee, servers, regions, setting.accounting)
     return {
         "setting": setting,
-        "ledger": None
-        if setting.guarantee is None
-        else open_ledger(setting.guarantee, servers, regions, setting.accounting),
+        "ledger": ledger,
         "posterior": np.tile(mean, (servers, 1)),
         "posterior_var": posterior_var,
         "known": np.full(servers, course),
         "slot": np.array(-1) if course else None,
-        "bank": start_bank(setting.model, servers, -1) if setting.learn and not matrix else None,
+        "bank": start_bank(setting.model, servers, -1) if _learns(setting) else None,
         "staying": _start_staying(setting),
         "drift": start_drift(posterior_var) if _own_intervals(setting) else None,
         "mixed": start_mixed(posterior_var) if consensus and _own_intervals(setting) else None,
+        "pilot": _start_pilot(setting) if has_pilot(setting, adaptive) else None,
     }
+
+
+def has_pilot(setting: Setting, adaptive: bool) -> bool:
+    """Whether a filter that does not learn decides when to sample.
+
+    adaptive  whether slots are chosen by what is estimated
+    """
+    return adaptive and _learns(setting)
+
+
+def _learns(setting: Setting) -> bool:
+    return setting.learn and setting.form == "diagonal"
+
+
+def _start_pilot(setting: Setting) -> FilterState:
+    """Return a filter that neither learns nor pays, and whose intervals nobody asks for."""
+    plain = replace(setting, learn=False, guarantee=None)
+    parts = filter_start(plain)
+    return FilterState(**parts | {"staying": None, "drift": None})
 
 
 def _own_intervals(setting: Setting) -> bool:

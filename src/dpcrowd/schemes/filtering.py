@@ -59,7 +59,7 @@ from dpcrowd.kernels.gather import unsigned
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Noise
 from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting, any_region, every_region
-from dpcrowd.schemes.filter_state import FilterState, filter_variance
+from dpcrowd.schemes.filter_state import FilterState, filter_variance, has_pilot
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
 
@@ -75,6 +75,11 @@ class FilterScheme(Scheme):
     """Base of all schemes with a filter. Subclasses decide when to sample and at what price, and adapt afterwards."""
 
     message_vectors = 3  # info_vec, info_mat and the prior
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it chooses the slots of its samples by what is estimated."""
+        return False
 
     def value_bytes(self, regions: int, form: Form) -> int:
         known = regions  # a byte per region says whether the prior means anything
@@ -104,7 +109,25 @@ class FilterScheme(Scheme):
         assert state.ledger is not None
         return perturb_counts(state.ledger, plan, counts, noise, state.setting.need_guarantee().sensitivity)
 
+    def data_bytes(self, setting: Setting) -> int:
+        return super().data_bytes(setting) * (2 if has_pilot(setting, self.adaptive) else 1)
+
+    def plan_pilot(self, state: FilterState, plan: Plan) -> Plan:
+        """Return the plan with the prediction of the pilot, if there is one."""
+        if state.pilot is None:
+            return plan
+        state.pilot.skipped = state.skipped
+        prior, prior_var = self.predict(state.pilot, plan.slot)
+        return replace(plan, pilot_prior=prior, pilot_var=prior_var)
+
     def message(self, state: FilterState, plan: Plan, reading: Reading) -> InfoMessages:
+        message = self._info(state, plan, reading)
+        if state.pilot is None:
+            return message
+        return replace(message, pilot=self._info(state.pilot, plan.of_pilot, reading))
+
+    def _info(self, state: FilterState, plan: Plan, reading: Reading) -> InfoMessages:
+        """Return the messages of one filter, which expects the prior of the plan."""
         plan = _used(plan, reading)
         assert plan.prior is not None and plan.prior_var is not None
         setting, share = state.setting, plan.shares
@@ -164,7 +187,12 @@ class FilterScheme(Scheme):
             self._follow_mixed(state, state.mixed, before, _used(plan, reading), hearing)
         self.follow_errors(state, _used(plan, reading), reading, plan.prior_var)
         state.end(plan.slot)
-        self.adapt(state, plan, reading)
+        if state.pilot is not None:
+            of_pilot = plan.of_pilot
+            assert of_pilot.prior is not None and of_pilot.prior_var is not None and messages.pilot is not None
+            self.absorb(state.pilot, of_pilot.prior, of_pilot.prior_var, messages.pilot, hearing, plan.slot)
+            state.pilot.end(plan.slot)
+        self.adapt(state, plan.of_pilot, reading)
 
     def count_own_sample(self, state: FilterState, plan: Plan, reading: Reading) -> Floats | None:
         """Remember that a server samples, and return the part of its measurement that users who stay will repeat.
@@ -308,7 +336,7 @@ class FilterScheme(Scheme):
             )
 
     def adapt(self, state: Any, plan: Plan, reading: Reading) -> None:
-        """Adjust the sampling from what was just released."""
+        """Adjust the sampling from what `state.steering` has just estimated; the plan has what that one expected."""
 
     def release(self, state: FilterState, plan: Plan, reading: Reading) -> Release:
         speaks = self._speaks(_used(plan, reading))

@@ -8,8 +8,8 @@ and receives the same classes with one row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +37,7 @@ class Messages:
 
     def check_shapes(self, own: Messages, sender: int) -> None:
         """Refuse a message of another shape than the receiver's own, which is of the same class."""
-        for name in self.__dataclass_fields__:
-            array, expected = getattr(self, name), getattr(own, name)
-            if array.shape != expected.shape or array.dtype != expected.dtype:
-                raise BadInput(
-                    f"server {sender} sent {name} of {array.dtype}{array.shape}; allowed: {expected.dtype}"
-                    f"{expected.shape}."
-                )
+        check_arrays(self.arrays(), own.arrays(), sender)
 
     def check_values(self, sender: str) -> None:
         """Refuse numbers that a correct server never sends."""
@@ -53,16 +47,62 @@ class Messages:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
+def check_arrays(sent: dict[str, NDArray[np.generic]], own: dict[str, NDArray[np.generic]], sender: int) -> None:
+    """Refuse arrays of another shape or kind than the receiver's own."""
+    for name, array in sent.items():
+        expected = own[name]
+        if array.shape != expected.shape or array.dtype != expected.dtype:
+            raise BadInput(
+                f"server {sender} sent {name} of {array.dtype}{array.shape}; allowed: {expected.dtype}{expected.shape}."
+            )
+
+
 @dataclass(frozen=True)
 class InfoMessages(Messages):
-    """info_vec (M, d), info_mat (M, d) or (M, d, d), prior (M, d), and whether the prior means anything, (M, d)."""
+    """info_vec (M, d), info_mat (M, d) or (M, d, d), prior (M, d), and whether the prior means anything, (M, d).
+
+    pilot  the same of the filter that decides when to sample, where another one learns; None: there is one filter
+    """
 
     info_vec: Floats
     info_mat: Floats
     prior: Floats
     prior_known: Bools
+    pilot: InfoMessages | None = None
+
+    def row(self, server: int) -> InfoMessages:
+        pilot = None if self.pilot is None else self.pilot.row(server)
+        return InfoMessages(**{name: array[server : server + 1] for name, array in self._own().items()}, pilot=pilot)
+
+    @classmethod
+    def stack(cls, messages: Sequence[InfoMessages]) -> InfoMessages:
+        """Join several batches into one; where only some have a pilot's part, the others' own numbers stand for it."""
+        own = [message._own() for message in messages]
+        pilot = None
+        if any(message.pilot is not None for message in messages):
+            pilot = cls.stack([message.pilot or message.of_filter() for message in messages])
+        return cls(**{name: np.concatenate([arrays[name] for arrays in own]) for name in own[0]}, pilot=pilot)
+
+    def of_filter(self) -> InfoMessages:
+        """Return the messages without the pilot's part."""
+        return self if self.pilot is None else replace(self, pilot=None)
+
+    def _own(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "pilot"}
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        pilot = {} if self.pilot is None else self.pilot.arrays()
+        return self._own() | {f"pilot.{name}": array for name, array in pilot.items()}
+
+    def check_shapes(self, own: Messages, sender: int) -> None:
+        assert isinstance(own, InfoMessages)
+        for part in (self.of_filter(), self.pilot):
+            if part is not None:
+                check_arrays(part._own(), own._own(), sender)
 
     def check_values(self, sender: str) -> None:
+        if self.pilot is not None:
+            self.pilot.check_values(sender)
         for name in ("info_vec", "info_mat", "prior"):
             if not np.isfinite(getattr(self, name)).all():
                 raise BadInput(f"{sender} sent {name} with NaN or infinity; allowed: finite numbers.")

@@ -64,12 +64,16 @@ class RescueScheme(FilterScheme):
         self.grouping = grouping
         self.split = split
 
+    @property
+    def adaptive(self) -> bool:
+        return True
+
     def start(self, setting: Setting) -> RescueState:
         self.check(setting)
         shape = (setting.servers, setting.regions)
         divides = self.grouping != "none" and setting.observation == "binomial" and setting.form == "diagonal"
         return RescueState(
-            **filter_start(setting, consensus=self.reach == "one-hop"),
+            **filter_start(setting, consensus=self.reach == "one-hop", adaptive=self.adaptive),
             divided=DividedSums.none(*shape) if divides and setting.model.course is None else None,
             joint=self.grouping == "none",
             controllers=pid.start(*shape, setting.tuning.integral_window),
@@ -103,7 +107,8 @@ class RescueScheme(FilterScheme):
                 amount = _smallest_in_group(amount, due, pivot)
         price = noise_var(amount, guarantee.sensitivity)
         parts = None if pivot is None or self.split == "even" else _parts(state.history[:, -1], shares, pivot)
-        return Plan(slot, shares, due, amount, price, prior, prior_var, state.known, pivot, parts, ask)
+        plan = Plan(slot, shares, due, amount, price, prior, prior_var, state.known, pivot, parts, ask)
+        return self.plan_pilot(state, plan)
 
     def _group(self, state: RescueState, due: Bools, shares: Floats) -> Ints | None:
         tuning, setting = state.setting.tuning, state.setting
@@ -118,7 +123,7 @@ class RescueScheme(FilterScheme):
             return
         assert state.ledger is not None
         tuning = state.setting.tuning
-        release = state.posterior
+        release = state.steering.posterior
         rows = np.flatnonzero(every_region(plan.due, release.shape[1]))
         released, before = release.reshape(-1)[rows], state.last_release.reshape(-1)[rows]
         intervals = state.controllers.interval.reshape(-1)

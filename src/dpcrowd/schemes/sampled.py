@@ -69,13 +69,17 @@ class SampledScheme(FilterScheme):
         self.sampling = sampling
         self.interval = None if interval is None else check_interval(interval)
 
+    @property
+    def adaptive(self) -> bool:
+        return self.interval is None
+
     def start(self, setting: Setting) -> SampledState:
         self.check(setting)
         guarantee = setting.need_guarantee()
         amount = self._amount(guarantee, setting)
         columns = 1 if setting.accounting == "sound" else setting.regions
         return SampledState(
-            **filter_start(setting, consensus=self.reach == "one-hop"),
+            **filter_start(setting, consensus=self.reach == "one-hop", adaptive=self.adaptive),
             controllers=pid.start(setting.servers, setting.regions, setting.tuning.integral_window),
             samples=np.zeros((setting.servers, columns), dtype=np.int64),
             amount=amount,
@@ -135,8 +139,9 @@ class SampledScheme(FilterScheme):
             ask = np.broadcast_to(due(slot, self.interval, self._phases(state.setting)), state.samples.shape)
             paid = np.ones_like(ask)
         paid = paid & (state.ledger.remaining(slot) >= state.amount)
-        return Plan(
-            slot, shares, ask & paid, state.amount, state.amount_var, prior, prior_var, state.known, scheduled=ask
+        price = state.amount, state.amount_var
+        return self.plan_pilot(
+            state, Plan(slot, shares, ask & paid, *price, prior, prior_var, state.known, scheduled=ask)
         )
 
     @staticmethod
@@ -155,7 +160,8 @@ class SampledScheme(FilterScheme):
         if self.interval is not None:
             return
         state.samples += plan.due
-        rows = np.flatnonzero(every_region(plan.due, state.posterior.shape[1]))
+        posterior = state.steering.posterior
+        rows = np.flatnonzero(every_region(plan.due, posterior.shape[1]))
         if not rows.size:
             return
         tuning = state.setting.tuning
@@ -165,7 +171,7 @@ class SampledScheme(FilterScheme):
         if not had_prior.all():  # nothing to compare with yet: sample again after the same interval
             pid.schedule(state.controllers, plan.slot, rows[~had_prior], intervals[rows[~had_prior]])
             rows = rows[had_prior]
-        error = pid.relative_error(plan.prior.reshape(-1)[rows], state.posterior.reshape(-1)[rows], tuning.floor)
+        error = pid.relative_error(plan.prior.reshape(-1)[rows], posterior.reshape(-1)[rows], tuning.floor)
         engine = state.setting.engine
         pid.fast_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.theta, tuning.xi, engine)
 

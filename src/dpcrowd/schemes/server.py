@@ -678,6 +678,8 @@ class Server:
         if self.setting.learn:
             complete_banks(arrays, pack(state, "state"))
         load_into(state, arrays, "state")
+        if isinstance(state, FilterState) and not any(name.startswith("state.pilot.") for name in arrays):
+            state.begin_pilot()  # saved before there were pilots
         if isinstance(state, RelayState):
             state.restore_groups(arrays.get("state.groups"))
         self._state = state

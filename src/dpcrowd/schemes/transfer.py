@@ -46,7 +46,7 @@ Places = Sequence[int | None]
 
 _COUNT_OF_RELEASES = "state.filled"
 _SLOT_OF_POSTERIOR = "state.slot"
-_BANK = "state.bank"
+_BANK, _PILOT = "state.bank", "state.pilot"
 _FILTER = frozenset(part.name for part in fields(FilterState) if part.name not in ("setting", "ledger"))
 _MEMORIES = ("staying", "divided", "drift", "mixed")
 """Fields of a `FilterState` that it has under some settings only."""
@@ -95,7 +95,7 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places, slot:
     slot    the last slot of the state; -1: it is the state before the first slot
     """
     check_transfer(old, new, places)
-    saved, began, fresh = (_without_bank(part) for part in (pack(state, "state"), old.arrays(), new.arrays()))
+    saved, began, fresh = (_without_learning(part) for part in (pack(state, "state"), old.arrays(), new.arrays()))
     wider = new.arrays(more_regions=1)
     for part in (saved, began):  # a revision may add a model, change it or take it away
         part.pop(_SLOT_OF_POSTERIOR, None)
@@ -127,6 +127,8 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places, slot:
     new_state = new.start()
     _learn(new_state, arrays, state, places, slot)
     load_into(new_state, arrays, "state")
+    if slot >= 0:
+        _keep_pilot(new_state, state, places)
     return new_state, now_blank
 
 
@@ -144,6 +146,17 @@ def _learn(state: Any, arrays: Arrays, former: Any, places: Places, slot: int) -
             where = goes_on_learning(former.setting, state.setting, places)
             keep_beliefs(state.bank, former.bank, (former.posterior, former.posterior_var), places, where)
     arrays |= pack(state.bank, _BANK)
+
+
+def _keep_pilot(state: FilterState, former: FilterState, places: Places) -> None:
+    """Let the pilot, if there is one, go on in the regions that it knows; elsewhere it begins with the estimates."""
+    state.begin_pilot()
+    if state.pilot is None or former.pilot is None:
+        return
+    for number, place in enumerate(places):
+        if place is not None and np.isfinite(former.pilot.posterior_var[0, place]):
+            state.pilot.posterior[:, number] = former.pilot.posterior[:, place]
+            state.pilot.posterior_var[:, number] = former.pilot.posterior_var[:, place]
 
 
 def _field(name: str) -> str:
@@ -169,8 +182,8 @@ def _fit_memories(saved: Arrays, fresh: Arrays) -> set[str]:
     return has - had
 
 
-def _without_bank(arrays: Arrays) -> Arrays:
-    return {name: array for name, array in arrays.items() if not name.startswith(f"{_BANK}.")}
+def _without_learning(arrays: Arrays) -> Arrays:
+    return {name: array for name, array in arrays.items() if not name.startswith((f"{_BANK}.", f"{_PILOT}."))}
 
 
 def estimates_only(state: Any, fresh: Any) -> Any:

@@ -143,7 +143,7 @@ class _SchemeRun:
             engine=networks.engine,
         )
         self.state: Any = entrant.scheme.start(setting)
-        self.recorder = Recorder(config, entrant, runs, world.truth)
+        self.recorder = Recorder(config, entrant, runs, world.truth, entrant.scheme.data_bytes(setting))
         self.history: PosteriorHistory | None = None
         if config.smoothed and isinstance(entrant.scheme, Relay):
             self.history = PosteriorHistory(entrant.scheme, self.state)

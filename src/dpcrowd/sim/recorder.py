@@ -110,9 +110,11 @@ class RunRecords:
 class Recorder:
     """The recorder of one scheme in one batch."""
 
-    def __init__(self, config: SimulationConfig, entrant: Entrant, runs: Ints, truth: Floats) -> None:
+    def __init__(self, config: SimulationConfig, entrant: Entrant, runs: Ints, truth: Floats, data_bytes: int) -> None:
+        """`data_bytes`: those of the values in a message."""
         slots, servers, regions = config.data.slots, config.servers, len(config.data.regions)
         self._config, self._entrant, self._runs, self._truth = config, entrant, runs, truth
+        self._data_bytes = data_bytes
         self._shape = (len(runs), servers, regions)
         self._all = len(runs) * servers
         self._estimates = np.empty((_BLOCK, self._all, regions))
@@ -213,8 +215,7 @@ class Recorder:
         if not self._relays:
             if static is not None:
                 self._static_costs(static)
-            size = message_bytes(self._entrant.scheme.value_bytes(self._shape[2], self._config.form))
-            self._bytes = self._packets * size
+            self._bytes = self._packets * message_bytes(self._data_bytes)
         are, ace, coverage, missing, mse, claimed = (_over_slots(error[start:]) for error in self._errors)
         by_size = self._by_size(start)
         errors, people, estimates = np.moveaxis(by_size.sum(axis=1), 1, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from dpcrowd.node.wire import (
     Record,
     encode,
     peek,
+    pilot_of,
     proof_digest,
     proven,
     record_of,
@@ -31,6 +33,7 @@ from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.messages import InfoMessages
 from node_support import DIGEST, fake_sign, fake_verify
 from node_support_wire import (
+    HEADED,
     REGIONS,
     SENDER,
     SIGN,
@@ -78,7 +81,6 @@ def test_every_bit_arrives(form: str, regions: int) -> None:
 @pytest.mark.parametrize("version", [FORMAT_1, VERSION])
 def test_every_field_of_a_body_arrives(version: int) -> None:
     """A field that is sent and not decoded would have its default at the other end, and nothing would say so."""
-    not_in_format_1 = {"relayed", "equivocations", "asks", "state"}
     changes: dict[str, Any] = {
         "heard": {0: CounterEcho(6, 2)},
         "proofs": {0: b"proof"},
@@ -89,6 +91,7 @@ def test_every_field_of_a_body_arrives(version: int) -> None:
         "equivocations": (Equivocation(*[SignedRecord(2, 7, 1, 5, b"\x00", b"\x02", bytes(64))] * 2),),
         "asks": True,
         "state": b"state",
+        "pilot": bytes(75),
         "version": version,
     }
     sent = body(info(), **changes)
@@ -100,9 +103,63 @@ def test_every_field_of_a_body_arrives(version: int) -> None:
         [one for part in pieces(encode(sent, SIGN))[:2] for one in msgspec.msgpack.decode(part)], Body
     )
     for name in Body.__struct_fields__:
-        left_out = version == FORMAT_1 and name in not_in_format_1
-        assert getattr(arrived, name) == (defaults[name] if left_out else getattr(sent, name)), name
+        assert getattr(arrived, name) == getattr(sent, name), name
     assert (arrived.heard[0].slots_ago, arrived.heard[0].counter) == (6, 2)
+
+
+def test_a_message_without_a_pilot_is_as_long_as_it_was() -> None:
+    """Version 0.1 reads messages of format 1 up to `after`; what later fields it would need nobody has written down."""
+    rest = msgspec.msgpack.decode(pieces(encode(body(info(), state=b"state"), SIGN))[1])
+    assert len(rest) == Body.__struct_fields__.index("relayed") - HEADED
+
+
+def with_pilot(pilot: InfoMessages) -> bytes:
+    return encode(body(info(), pilot=pilot_of(replace(info(), pilot=pilot))), SIGN)
+
+
+def test_every_bit_of_a_pilot_arrives() -> None:
+    """Its receivers' pilots would choose other slots than in the simulator."""
+    pilot = info(info_vec=info().info_vec / 3.0, prior=np.array([[-1.0, 2.5, 1e-9]]))
+    heard = read(with_pilot(pilot)).message
+    assert heard is not None
+    assert heard.pilot is not None
+    for name, array in pilot.arrays().items():
+        assert bits(heard.pilot.arrays()[name]) == bits(array), name
+    assert read(encode(body(info()), SIGN)).message.pilot is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [
+        ("not-finite", {"prior": np.array([[1.0, np.nan, 1.0]])}),
+        ("negative-information", {"info_mat": np.array([[1.0, -1e-9, 1.0]])}),
+        ("absurd", {"info_vec": np.array([[1e30, 0.0, 0.0]])}),
+    ],
+)
+def test_a_pilot_is_checked_like_a_sample(reason: str, changes: dict[str, Any]) -> None:
+    """It steers when others sample, and whatever reaches a filter may end it."""
+    refused = refusal(with_pilot(info(**changes)))
+    assert refused.reason == reason
+    assert "the pilot of server-1" in str(refused)
+
+
+@pytest.mark.parametrize("pilot", [bytes(74), bytes(76), bytes(72) + b"\x02\x00\x00"], ids=["less", "more", "unknown"])
+def test_a_pilot_of_another_length_is_refused(pilot: bytes) -> None:
+    """Its numbers would be read at the wrong places."""
+    assert refusal(encode(body(info(), pilot=pilot), SIGN)).reason == "wrong-length"
+
+
+def test_full_matrices_have_no_pilot() -> None:
+    """They do not learn; what is sent all the same is no part of the message."""
+    payload = encode(body(info(form="matrix"), pilot=bytes(75)), SIGN)
+    assert refusal(payload, form="matrix").reason == "wrong-length"
+
+
+def test_a_pilot_may_not_change_within_a_slot() -> None:
+    """A server that says two things of one slot is caught by the pilot, too."""
+    one, other = with_pilot(info()), with_pilot(info(prior=np.array([[7.0, 8.0, 9.0]])))
+    assert same_content(one, one)
+    assert not same_content(one, other)
 
 
 @pytest.mark.parametrize("form", ["diagonal", "matrix"])

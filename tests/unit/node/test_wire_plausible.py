@@ -52,6 +52,14 @@ def test_the_matrix_form_is_judged_too() -> None:
         assert plausible(message, POPULATION, 25.0) is possible, people
 
 
+def test_a_pilot_is_judged_too() -> None:
+    """It would be the way around the gate: what it says steers when every neighbour samples."""
+    honest = sample(POPULATION, 5.0)
+    assert plausible(replace(honest, pilot=honest), POPULATION, 25.0)
+    assert not plausible(replace(honest, pilot=sample(20 * POPULATION, 5.0)), POPULATION, 25.0)
+    assert not plausible(replace(honest, pilot=replace(honest, prior=np.array([[0.0, 1e20]]))), POPULATION, 25.0)
+
+
 @pytest.mark.parametrize("matrix", [False, True])
 def test_a_prior_of_nobodys_crowd_is_refused(matrix: bool) -> None:
     """The consensus pulls towards it: one number would carry all estimates away, however honest the sample is."""

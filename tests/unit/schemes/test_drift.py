@@ -162,7 +162,8 @@ def test_a_region_is_off_by_no_more_than_it_can_be(monkeypatch: pytest.MonkeyPat
     setting = make_setting(1, 2, Guarantee.window(4, 3.0), observation="binomial", model=model)
     server = make_server(make_world(2, 3, 2, 12), "dpcrowd-w", setting, 0)
     seen = []
-    monkeypatch.setattr("dpcrowd.schemes.filter_state.drift_var", lambda drift, averaged, most: seen.append(most) or 0.0)
+    name = "dpcrowd.schemes.filter_state.drift_var"
+    monkeypatch.setattr(name, lambda drift, averaged, most: seen.append(most) or 0.0)
     filter_variance(server._state)
     assert model.course is not None
     assert seen[0] == pytest.approx(2.0 * model.course.largest_level)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dpcrowd.node.machine.forwarding import Outgoing
 from dpcrowd.node.machine.neighbours import Echoes
 from dpcrowd.node.machine.revision import NetworkView
-from dpcrowd.node.wire import FORMAT_1, VERSION, Body, CheckedMessage, Record, decode, encode, record_of
+from dpcrowd.node.wire import FORMAT_1, VERSION, Body, CheckedMessage, Record, decode, encode, pilot_of, record_of
 from dpcrowd.node.wire_records import SignedRecord
 from dpcrowd.schemes.messages import InfoMessages
 
@@ -53,11 +53,12 @@ def slot_message(
     after   whether it is written again, after the exchange of its slot
     """
     records: tuple[Record, ...] = ()
-    prior, prior_known = b"", b""
+    prior, prior_known, pilot = b"", b"", b""
     if sample is not None:
         records = (record_of(sample, digest=view.digest, origin=view.me, slot=slot, sign=view.sign),)
         prior = sample.prior[0].astype("<f8").tobytes()
         prior_known = sample.prior_known[0].astype("u1").tobytes()
+        pilot = pilot_of(sample)
     version = FORMAT_1 if view.records is None else VERSION
     body = Body(
         version,
@@ -75,6 +76,7 @@ def slot_message(
         expires=view.expires,
         after=after,
         relayed=() if record is None else (record,),
+        pilot=pilot,
     )
     return encode(body, view.sign)
 
