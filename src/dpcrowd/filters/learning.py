@@ -37,8 +37,8 @@ regions a sum is one piece of evidence, not n of them.
 How estimates and intervals are made of them, and what regions learn from one another: `bank_estimate`.
 
 Where records say little, the weights stay what they were: intervals become narrower by evidence alone. Everything is a
-function of records, that is of released values. No schedule depends on it; adaptive sampling, which compares
-estimates, does. Arrays are (beliefs, N, d).
+function of records, that is of released values. No schedule depends on it: where slots are chosen by what is estimated,
+a pilot that does not learn chooses them (`schemes.filter_state`). Arrays are (beliefs, N, d).
 
 Without an expected course the beliefs differ in Q alone, which then need not be known: 1/16, 1/4, 1, 4 and 16 times,
 and 4096 times for a region that leaves its past at once, such as an empty one that fills, whose Q says nothing. The

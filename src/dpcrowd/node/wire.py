@@ -518,6 +518,8 @@ def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
 
 def plausible_sample(message: InfoMessages, population: int) -> bool:
     """Whether a sample could be noisy counts of this many people, whatever its prior is."""
+    if message.pilot is not None and not plausible_sample(message.pilot, population):
+        return False
     info_mat, most = message.info_mat, most_counted(population)
     diagonal = info_mat.ndim == 2
     information = info_mat if diagonal else np.diagonal(info_mat, axis1=1, axis2=2)
