@@ -73,11 +73,12 @@ def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
     mean = over_beliefs(_by_width(trusted, bank.var) * bank.mean)
     weight = doubtful_weights(bank, beliefs)
     spread = bank.var
-    if beliefs.silent[FAR_AWAY] > 0.0:  # people whom the model does not expect come by chance as well
+    if beliefs.around_course:  # people whom the model does not expect come by chance as well
         spread = spread.copy()
         spread[FAR_AWAY] += np.maximum(bank.mean[FAR_AWAY] - bank.mean[MODEL], 0.0)
     with np.errstate(invalid="ignore"):
-        var = over_beliefs(weight * (spread + np.square(bank.mean - mean)))
+        parts = np.where(weight > 0.0, weight * (spread + np.square(bank.mean - mean)), 0.0)
+    var = over_beliefs(parts)
     if beliefs.relative:
         with np.errstate(invalid="ignore"):
             mean = np.where(np.isfinite(var), np.maximum(mean, -np.sqrt(var)), mean)

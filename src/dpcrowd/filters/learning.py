@@ -105,6 +105,8 @@ _CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON, _UPHEAVAL, _SEASON = 0, 1, 3, 5, 7, 8,
 _UPHEAVAL_ALONE = 6
 _SILENT = {FAR_AWAY: 0.02, _COMMON: 0.05, _UPHEAVAL: 0.02, _SEASON: 0.02}
 """Up to which weight a belief is silent, since it would decide with any."""
+_SILENT_ALONE = {5: 0.02, _UPHEAVAL_ALONE: 0.02}
+"""The same without an expected course: 4096 q, and upheaval."""
 _ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05), (4096.0, 0.005), (1.0, _IN_UPHEAVAL))
 
 
@@ -119,6 +121,7 @@ class Beliefs:
     silent      (beliefs, 1, 1) weights up to which a belief is silent
     joint       whether the start is learned from all regions
     relative    whether deviations follow a scale, and may be carried below an empty crowd
+    around_course  whether the model expects a course
     """
 
     transition: Floats
@@ -128,6 +131,7 @@ class Beliefs:
     silent: Floats
     joint: bool
     relative: bool = False
+    around_course: bool = False
 
 
 @dataclass
@@ -201,6 +205,9 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         trust[_CALM], trust[_LIVELY] = _TRUST_IN_CALM, _TRUST_IN_LIVELY
         for number, most in _SILENT.items():
             silent[: _moving(model)][number : number + 1] = most
+    else:
+        for number, most in _SILENT_ALONE.items():
+            silent[number] = most
     weight, trust = (part[:, None, None] / part.sum() for part in (weight, trust))
     if course is not None and course.tails is not None:
         moved = course.tails.trusted * trust
@@ -208,7 +215,8 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         trust = trust - moved
         trust[_CALM] += moved.sum(axis=0)
     relative = course is not None and course.scale is not None
-    return Beliefs(transition[:, None, :], factor[:, None, :], np.log(weight), trust, silent, joint, relative)
+    rows_of_regions = transition[:, None, :], factor[:, None, :]
+    return Beliefs(*rows_of_regions, np.log(weight), trust, silent, joint, relative, course is not None)
 
 
 def _divided(model: ProcessModel) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcrowd.filters import Course, ProcessModel, learning, predict, update
-from dpcrowd.filters.bank_estimate import combined
+from dpcrowd.filters.bank_estimate import combined, doubtful_weights
 from dpcrowd.filters.groups import GroupedSums
 from dpcrowd.filters.learning import (
     Bank,
@@ -470,3 +470,19 @@ def test_what_is_left_of_a_deviation_after_several_slots_follows_the_scale() -> 
     model = ProcessModel.around(course, np.array([A]))
     left = carried_parts(beliefs_of(model), model, 5, 2)[learning.MODEL]
     assert left == pytest.approx(A * A * 2.0 / 1.0), "slot 3 has the scale 1, and slot 5 the scale 2"
+
+
+def test_without_a_course_far_beliefs_need_evidence() -> None:
+    """Steps 64 times as large as expected, with half a percent of the trust, made every interval wider for nothing."""
+    model = ProcessModel.of(1.0, [100.0])
+    beliefs, bank = beliefs_of(model), start_bank(model, 1, -1)
+    rng, weak, clear = np.random.default_rng(0), np.full((1, 1), 1e-6), np.full((1, 1), 1e-4)
+    for slot in range(40):
+        sample = 1000.0 + rng.laplace(scale=np.sqrt(0.5e6))
+        bank = update_bank(predict_bank(bank, model, beliefs, slot), weak * sample, weak, beliefs)
+    assert (doubtful_weights(bank, beliefs)[5:] == 0.0).all()
+    for slot in range(40, 43):
+        bank = update_bank(predict_bank(bank, model, beliefs, slot), clear * 50_000.0, clear, beliefs)
+    assert doubtful_weights(bank, beliefs)[5:].sum() > 0.5
+    estimate, variance = combined(bank, beliefs)
+    assert abs(estimate[0, 0] - 50_000.0) < 3.0 * np.sqrt(variance[0, 0])
