@@ -76,7 +76,8 @@ def measure(name: str, data: DataSet, schemes: str, runs: int, shares: Iterable[
     public, scored = cut(data, 0, half), cut(data, half, data.slots)
     model = dpcrowd.fit(public, source="first half of a published series")
     walk = one_step_var(public.truth(np.random.default_rng(0)))
-    without = replace(scored, model=dpcrowd.ProcessModel.of(1.0, walk))
+    # Q of the public half is a guess like that of all steps, so filters that learn it by default do so here.
+    without = replace(scored, model=dpcrowd.ProcessModel.of(1.0, walk), change_var=walk)
     names = schemes.split(",")
     by_knowledge = {
         "none": (without, [name for name in names if not SCHEMES[name].needs_model]),

@@ -77,8 +77,7 @@ def combined(bank: Bank, beliefs: Beliefs) -> tuple[Floats, Floats]:
         spread = spread.copy()
         spread[FAR_AWAY] += np.maximum(bank.mean[FAR_AWAY] - bank.mean[MODEL], 0.0)
     with np.errstate(invalid="ignore"):
-        parts = np.where(weight > 0.0, weight * (spread + np.square(bank.mean - mean)), 0.0)
-    var = over_beliefs(parts)
+        var = _weighted(weight, spread + np.square(bank.mean - mean))
     if beliefs.relative:
         with np.errstate(invalid="ignore"):
             mean = np.where(np.isfinite(var), np.maximum(mean, -np.sqrt(var)), mean)
@@ -96,6 +95,11 @@ def _audible(weight: Floats, beliefs: Beliefs) -> Floats:
     """Return weights (beliefs, N, d) of which beliefs without evidence that must not decide have none."""
     weight = np.maximum(weight - beliefs.silent, 0.0)
     return np.asarray(weight / over_beliefs(weight))
+
+
+def _weighted(weight: Floats, values: Floats) -> Floats:
+    """Return the mean of values (beliefs, N, d), without those of silent beliefs, which may be infinite."""
+    return over_beliefs(np.where(weight > 0.0, weight * values, 0.0))
 
 
 def _by_width(weight: Floats, var: Floats) -> Floats:
@@ -154,4 +158,5 @@ def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> 
         # and a smoother would get negative variances.
         own = np.minimum(carried * bank.var, np.sqrt(bank.var) * np.sqrt(ahead.var))
         own = own + (bank.mean - mean) * (ahead.mean - prior[0])
-    return np.stack([*prior, over_beliefs(doubtful_weights(bank, beliefs) * own)])
+        covariance = _weighted(doubtful_weights(bank, beliefs), own)
+    return np.stack([*prior, covariance])

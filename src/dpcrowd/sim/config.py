@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_WINDOW", "Entrant", "SimulationConfig", "guarantee_for"]
 
 DEFAULT_WINDOW = 100
+_HEAR_RECORDS = ("relay", "one-hop", "central")
+"""Reaches with which a server fuses what others have measured, and not what they have estimated."""
 MOST_RUNS = 1_000_000
 
 
@@ -133,6 +135,16 @@ class SimulationConfig:
     def tuning_of(self, entrant: Entrant) -> Tuning:
         """Return the parameters of a scheme."""
         return self.tuning if entrant.tuning is None else entrant.tuning
+
+    def learn_of(self, entrant: Entrant) -> bool:
+        """Return whether the filters of a scheme learn.
+
+        Without a model, and if nobody has asked for it, those do that fuse records of others and guess their Q. Filters
+        of which an average is taken would each learn what is best for itself, and not for the average.
+        """
+        if not self.learn or self.learning_chosen or self.fitted is not None:
+            return self.learn
+        return entrant.model is None and entrant.guarantee is not None and entrant.scheme.reach in _HEAR_RECORDS
 
     @property
     def growth(self) -> float:

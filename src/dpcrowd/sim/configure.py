@@ -24,7 +24,7 @@ from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet
 from dpcrowd.sim.data.draw import check_composition
 from dpcrowd.sim.data.in_memory import data_set_of
-from dpcrowd.sim.data.series import OneSlot
+from dpcrowd.sim.data.series import OneSlot, is_var_of_steps
 from dpcrowd.sim.data.shares import checked_composition, checked_share_width, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.data.times import slot_times
@@ -139,7 +139,8 @@ def configure(
                       too; default: those of the data set
     model             a process model of `dpcrowd fit`, or its file: what all filters know of every slot beforehand;
                       "none": no model, although a network.toml has one
-    learn             whether filters learn from releases how well their model fits; default: with a model
+    learn             whether filters learn from releases how well their model fits, or without one how large Q is;
+                      default: with a model, and without one where users are counted (binomial) and Q is only a guess
     turnover          the part of the pinned users who are replaced per slot, in (0, 1]; default: 0.05. Roaming users
                       choose a server anew in every slot, which is a turnover of 1
     composition       makes the shares of a partition differ by region: 5 moderately, 0.5 strongly; default: not at
@@ -254,7 +255,7 @@ def configure(
         nonnegative=nonnegative,
         median=median,
         fitted=fitted,
-        learn=fitted is not None if learn is None else learn,
+        learn=_learns(observation, data, file) or fitted is not None if learn is None else learn,
         learning_chosen=learning_chosen,
         turnover=turnover_of(turnover, users, observation, known_shares, None if observation_chosen else data.name),
         composition=None if composition is None else checked_composition(composition),
@@ -327,6 +328,15 @@ def _with_model(model: Model, data: DataSet, file: NetworkFile | None) -> tuple[
             f"the {file.model_name} does not fit the data: {error} Give data of that network, another model (--model "
             "FILE), or none (--model none)."
         ) from None
+
+
+def _learns(observation: Observation, data: DataSet, file: NetworkFile | None) -> bool:
+    """Whether filters without a model learn Q by default: where nobody has stated one.
+
+    Drawn series have the Q that they are drawn with, and servers of a network.toml do what it says.
+    """
+    stated = file is not None or isinstance(data, SyntheticData)
+    return observation == "binomial" and not stated and is_var_of_steps(data.model, data.change_var)
 
 
 def _prepare_learning(

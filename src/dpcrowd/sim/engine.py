@@ -137,7 +137,7 @@ class _SchemeRun:
             phases=_phases(config, entrant, interval, networks),
             runs=len(runs),
             samples=entrant.samples,
-            learn=config.learn,
+            learn=config.learn_of(entrant),
             turnover=config.turnover,
             share_width=config.share_width,
             engine=networks.engine,

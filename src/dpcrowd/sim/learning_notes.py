@@ -13,19 +13,21 @@ __all__ = ["learning_notes", "learns"]
 
 def learns(config: SimulationConfig, entrant: Entrant) -> bool:
     """Whether the filters of a scheme learn from releases: those of the matrix form do not."""
-    return config.learn and config.form == "diagonal" and has_learning_filters(entrant.scheme)
+    return config.learn_of(entrant) and config.form == "diagonal" and has_learning_filters(entrant.scheme)
 
 
 def learning_notes(config: SimulationConfig) -> list[str]:
     """Return remarks on schemes without a filter, and on learning that is not, or without a model."""
-    remarks = _without_filters(config) if config.learn or config.fitted is not None else []
-    if config.learn and config.form == "matrix":
+    asked = config.learning_chosen or config.fitted is not None
+    remarks = _without_filters(config) if asked and (config.learn or config.fitted is not None) else []
+    if config.learn and asked and config.form == "matrix":
         remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
     learners = [entrant.label for entrant in config.entrants if learns(config, entrant)]
     if learners and config.fitted is None:
+        off = "" if config.learning_chosen else "; learn=False switches that off"
         remarks.append(
-            f"learning is on without a process model: the filters of {', '.join(learners)} learn from records how "
-            "large Q is, starting from the one that they are given; levels and seasons they do not know (--model FILE)."
+            f"without a process model the filters of {', '.join(learners)} learn from records how large Q is, starting "
+            f"from the one that they are given{off}; levels and seasons they do not know (model=FILE)."
         )
     return [*remarks, *_unused(config)]
 

@@ -134,6 +134,7 @@ class Point:
                 turnover=1.0,
                 tuning=knowledge.of(entry.scheme),
                 model=knowledge.model or NO_MODEL,  # the graph alone is taken from a network.toml
+                learn=knowledge.model is not None,  # the paper's filters have the Q that they are given
             )
             for entry in self.entries
         ]

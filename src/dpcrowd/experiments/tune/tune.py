@@ -134,6 +134,8 @@ def tune(
         requested = configure(scheme, data, burn_in=burn_in or 0, **settings)
     except OneSlot as error:  # its remedy, a variance that is given, is none for tuning
         raise BadInput(f"{error.name} has one slot; {_enough_slots(_FEWEST_SLOTS)}.") from None
+    if requested.fitted is None and not requested.learning_chosen:
+        requested = replace(requested, learn=False)  # the Q that is found here is the one to be used
     fitted, learn = requested.fitted, requested.learn
     if fitted is not None:
         _check_with_model(method, transition, search_variance=search_variance)

@@ -21,6 +21,7 @@ __all__ = [
     "ROUNDING_VAR",
     "OneSlot",
     "believed",
+    "is_var_of_steps",
     "one_step_var",
     "series_digest",
     "series_model",
@@ -73,6 +74,11 @@ def one_step_var(counts: Truth) -> PerRegion:
 def series_digest(counts: Floats) -> str:
     """Return the SHA-256 of counts (T, d) as 64-bit little-endian numbers, by which a fitted model knows its data."""
     return hashlib.sha256(np.ascontiguousarray(counts, dtype="<f8").tobytes()).hexdigest()
+
+
+def is_var_of_steps(model: ProcessModel, change_var: PerRegion) -> bool:
+    """Whether Q is a guess: the variance of all steps of a series, which says little where a crowd grows smoothly."""
+    return model.course is None and bool(np.array_equal(model.process_var, change_var))
 
 
 def believed(model: ProcessModel, process_var: object) -> ProcessModel:

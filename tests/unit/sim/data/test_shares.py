@@ -84,6 +84,7 @@ def test_shares_that_sum_to_one_are_no_partition_where_users_are_at_several_serv
             runs=1,
             jobs=1,
             keep_estimates=True,
+            learn=False,
         )["relay"]
         for most in (1, 2)
     ]

@@ -299,6 +299,7 @@ def test_the_total_error_is_that_of_a_simulation(level: int, knows_model: bool) 
     planned = plan(**known, advice=False, epsilons=[1.0], **network)
     network |= {"samples": planned.samples, "reach": planned.reach, "model": model}
     network |= {"shares": [0.25] * 4, "observation": "binomial", "turnover": 1.0, "runs": 6, "jobs": 1}
+    network["learn"] = knows_model  # a plan knows Q, and counts on no learning
     (row,) = dpcrowd.simulate("relay", data, **network).summary()
     assert planned.total_error == pytest.approx(row["total_error"]["mean"], rel=0.12)
     assert planned.error == pytest.approx(row["are"]["mean"], rel=0.15)
