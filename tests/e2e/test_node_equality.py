@@ -20,9 +20,10 @@ from schemes_support import World, bits, make_world, play
 
 SLOTS, SERVERS, TRIES = 5, 4, 4
 SECOND = 1_000_000_000
-CASES: list[tuple[str, int, dict[str, Any], str]] = [
-    ("dpcrowd", 1, {"kind": "finite", "length": 1000, "epsilon": "300"}, "paper"),
-    ("dpcrowd-plus", 3, {"kind": "window", "length": 8, "epsilon": "3"}, "binomial"),
+CASES: list[tuple[str, int, dict[str, Any], dict[str, Any]]] = [
+    ("dpcrowd", 1, {"kind": "finite", "length": 1000, "epsilon": "300"}, {"observation": "paper"}),
+    # Filters that learn, and pilots that choose the slots: both are in every message.
+    ("dpcrowd-plus", 3, {"kind": "window", "length": 8, "epsilon": "3"}, {"observation": "binomial", "learn": True}),
 ]
 
 
@@ -72,7 +73,7 @@ def _write(
     links: list[tuple[str, str]],
     regions: int,
     guarantee: dict[str, Any],
-    observation: str,
+    settings: dict[str, Any],
 ) -> dict[str, Path]:
     return write_network(
         folder,
@@ -81,13 +82,13 @@ def _write(
         epoch_ns=(time.time_ns() // SECOND + 3) * SECOND,
         regions=[f"region {number}" for number in range(regions)],
         guarantee={**guarantee, "servers_per_slot": 4},
-        scheme={"name": scheme, "process_var": 200.0, "observation": observation, "beta": world.gain},
+        scheme={"name": scheme, "process_var": 200.0, "beta": world.gain, **settings},
     )
 
 
-@pytest.mark.parametrize(("name", "regions", "guarantee", "observation"), CASES)
+@pytest.mark.parametrize(("name", "regions", "guarantee", "settings"), CASES)
 def test_live_nodes_release_what_the_simulator_computes(
-    name: str, regions: int, guarantee: dict[str, Any], observation: str, tmp_path: Path
+    name: str, regions: int, guarantee: dict[str, Any], settings: dict[str, Any], tmp_path: Path
 ) -> None:
     """If this broke, no simulated figure would say anything about a network that runs."""
     world = make_world(3, SERVERS, regions, SLOTS)
@@ -98,7 +99,7 @@ def test_live_nodes_release_what_the_simulator_computes(
     for attempt in range(TRIES):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        files = _write(folder, world, name, names, links, regions, guarantee, observation)
+        files = _write(folder, world, name, names, links, regions, guarantee, settings)
         released = asyncio.run(_run(files, world))
         if released is not None:
             break
