@@ -364,6 +364,17 @@ def test_the_other_schemes_can_be_chosen(
         assert (network.method.sampling, network.method.interval) == ("fixed", 1)
 
 
+@pytest.mark.parametrize("scheme", ["relay", "dpcrowd-plus"])
+def test_a_new_network_learns_its_process_variance(
+    scheme: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The number in the sample is a guess from the population; without learning, every interval would rest on it."""
+    made = _made(capsys, str(tmp_path / "net"), "--servers", "3", "--scheme", scheme)
+    _, network = load_pair(made["servers"][0]["node"])
+    assert network.learns
+    assert network.fitted is None
+
+
 def test_a_model_that_was_replaced_after_planning_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The network got samples and a reach that were computed for another model, and nobody was told."""
     plan, model = tmp_path / "plan.toml", tmp_path / "model.toml"
