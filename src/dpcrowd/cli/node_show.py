@@ -147,7 +147,8 @@ def _model(network: dict[str, Any]) -> list[tuple[str, str]]:
         text = f"fitted on '{data}'; why it costs no budget is asserted by the operators: {assertion}"
         rows.append(("model", text))
     if learn:
-        rows.append(("learn", "yes: servers learn from releases how well the model fits"))
+        what = "how large the process variance is" if source is None else "how well the model fits"
+        rows.append(("learn", f"yes: servers learn from releases {what}"))
     elif source is not None and learn is not None:
         rows.append(("learn", "no: servers take the model as it is"))
     return rows

@@ -257,7 +257,11 @@ class SchemeSection(Section, frozen=True, kw_only=True):
     ] = None
     learn: Annotated[
         bool | None,
-        about("Whether servers learn from releases how well their model fits; default: with a model.", "true or false"),
+        about(
+            "Whether servers learn from releases how well their model fits, or without one how large process_var "
+            "is; default: with a model.",
+            "true or false",
+        ),
     ] = None
     turnover: Annotated[
         float | None,
