@@ -20,6 +20,7 @@ from dpcrowd.sim.notes import attribution, notes, observation_note, promise, set
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Errors, ObservationNoise, SimulationResult, merge_records
 from dpcrowd.sim.together import errors_together
+from dpcrowd.threads import one_thread
 
 __all__ = ["batches", "configure", "simulate"]
 
@@ -67,7 +68,8 @@ def simulate(
     for name in settings:
         if name not in allowed:
             raise unknown_name("setting", name, allowed)
-    config = configure(schemes, data, **settings)
+    with one_thread():
+        config = configure(schemes, data, **settings)
     if announce is not None:
         for reason in slow_notes(config):
             announce(reason)

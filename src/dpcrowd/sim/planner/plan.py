@@ -44,6 +44,7 @@ from dpcrowd.sim.planner.solve import Solution, Variable, solve
 from dpcrowd.sim.planner.text import percent, short_text
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
 from dpcrowd.sim.topology import Networks
+from dpcrowd.threads import one_thread
 
 __all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "beside_model", "plan"]
 
@@ -307,23 +308,23 @@ def plan(
     if fitted is not None:
         remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.quoted_sources))
         remarks += _unchecked_times(fitted, request.slot)
-    if target is not None and solve_for is not None:
-        solution = solve(request, target.reached, solve_for, reach)
-        if solution is None:
-            remarks.append(f"no {_RANGES[solve_for]} reaches the goal of {target}.")
-        else:
-            request = solution.request
-    prediction = predict(request, reach, samples)
-    if request.slot is not None and solution is not None and solution.variable == "slot":
-        remarks.append(
-            "a longer slot is taken to count the visitors of several short ones, and the promise to cover the same "
-            "time; where people stay for several slots, a longer slot gains less."
-        )
-    if advice:
-        texts = [None if target is None else advice_on_goal(request, prediction, target)]
-        texts.append(advice_on_hidden(request, prediction))
-        remarks += [f"{text}." for text in texts if text is not None]
-    assembled = _assemble(request, prediction, target, solution, remarks, epsilons, names, width)
+    with one_thread():
+        if target is not None and solve_for is not None:
+            solution = solve(request, target.reached, solve_for, reach)
+            if solution is None:
+                remarks.append(f"no {_RANGES[solve_for]} reaches the goal of {target}.")
+            else:
+                request = solution.request
+        prediction = predict(request, reach, samples)
+        if request.slot is not None and solution is not None and solution.variable == "slot":
+            remarks.append(
+                "a longer slot is taken to count the visitors of several short ones, and the promise to cover the same "
+                "time; where people stay for several slots, a longer slot gains less."
+            )
+        if advice:
+            of_goal = None if target is None else advice_on_goal(request, prediction, target)
+            remarks += [f"{text}." for text in (of_goal, advice_on_hidden(request, prediction)) if text is not None]
+        assembled = _assemble(request, prediction, target, solution, remarks, epsilons, names, width)
     return replace(assembled, model=known)
 
 
