@@ -296,7 +296,7 @@ def _columns(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> dict[str
             columns[heading] = [_number(row[key]) for row in rows]
     for who in _payers(result, rows, wide=wide):
         columns[f"ε {who}"] = [_number(row["epsilon_paid"][who]) for row in rows]
-    if any(row["exhausted_at"] is not None for row in rows):
+    if any(row[name] is not None for row in rows for name in ("exhausted_at", "horizon_over_at")):
         columns["exhausted at"] = [_exhaustion(row) for row in rows]
     if result.smoothed:
         smoothed = [row.get("smoothed", {"are": {"mean": None}, "coverage95": None}) for row in rows]
@@ -367,8 +367,10 @@ def _size_columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def _exhaustion(row: dict[str, Any]) -> str:
-    """Return the slot in which the budget ran out, and at which share of the servers."""
-    return "–" if row["exhausted_at"] is None else f"{row['exhausted_at']} ({row['exhausted_servers']:.0%})"
+    """Return the slot in which the budget ran out, and at which share of the servers, or that of the horizon's end."""
+    if row["exhausted_at"] is not None:
+        return f"{row['exhausted_at']} ({row['exhausted_servers']:.0%})"
+    return "–" if row["horizon_over_at"] is None else f"{row['horizon_over_at']} (horizon over)"
 
 
 def _promises(rows: list[dict[str, Any]]) -> list[str]:

@@ -189,9 +189,9 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
 def warnings(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return the remarks without which figures are misread, which are among the notes, too.
 
-    Slots that a model has seen, budgets that ran out, intervals that contain the truth too rarely or too often,
-    estimates with intervals that are worse than a guess of 0, missing estimates, links that do not connect all servers,
-    users at several servers, and promises of different spans.
+    Slots that a model has seen, budgets and horizons that ended before the data, intervals that contain the truth too
+    rarely or too often, estimates with intervals that are worse than a guess of 0, missing estimates, links that do not
+    connect all servers, users at several servers, and promises of different spans.
     """
     in_sample = None if config.fitted is None else in_sample_note(config.fitted, config.in_sample)
     return [
@@ -231,7 +231,7 @@ def _errors_text(errors: Errors) -> str:
 
 
 def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return a remark for the schemes whose finite budgets ran out before the end of the data, one for all alike."""
+    """Return remarks on budgets and horizons that ended before the data, one for all schemes alike."""
     alike: dict[str, list[str]] = {}
     for record in records:
         budget = exhaustion(record)
@@ -240,6 +240,12 @@ def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[
                 f"budget exhausted at slot {budget['exhausted_at']} of {config.data.slots} (the median of the "
                 f"{budget['exhausted_servers']:.0%} of the servers that ran out); these take no more samples."
             )
+            alike.setdefault(text, []).append(record.label)
+    for record in records:
+        end = record.horizon_over_at
+        if end is not None and exhaustion(record)["exhausted_servers"] < 1.0:
+            none = ", and no slot that is scored has one" if config.burn_in >= end else ""
+            text = f"horizon over at slot {end} of {config.data.slots}: no samples since, only predictions{none}."
             alike.setdefault(text, []).append(record.label)
     return [f"{', '.join(labels)}: {text}" for text, labels in alike.items()]
 

@@ -382,13 +382,18 @@ def errors_by_size(by_size: Floats) -> list[dict[str, Any]]:
 
 
 def exhaustion(record: RunRecords) -> dict[str, Any]:
-    """Return when a finite budget ran out: the median slot of the servers of all runs, and which share of them."""
+    """Return when a finite budget ran out: the median slot of the servers of all runs, and which share of them.
+
+    With it comes the slot in which the horizon was over, if it ends before the data.
+    """
+    horizon = {"horizon_over_at": record.horizon_over_at}
     if record.exhausted_at is None or np.isnan(record.exhausted_at).all():
-        return {"exhausted_at": None, "exhausted_servers": 0.0}
+        return {"exhausted_at": None, "exhausted_servers": 0.0, **horizon}
     slots = record.exhausted_at[~np.isnan(record.exhausted_at)]
     return {
         "exhausted_at": int(np.median(slots)),
         "exhausted_servers": slots.size / record.exhausted_at.size,
+        **horizon,
     }
 
 
@@ -414,6 +419,8 @@ def merge_records(parts: Sequence[RunRecords]) -> RunRecords:
             values[f.name] = tuple(joined[i] for i in order) if joined else ()
         elif f.name == "smoothed" and pieces[0] is not None:
             values[f.name] = merge_smoothed(pieces, order)
+        elif f.name == "horizon_over_at":
+            values[f.name] = pieces[0]
         elif f.name in ("seconds", "server_slots"):
             values[f.name] = sum(pieces)
     return RunRecords(**values)

@@ -15,14 +15,14 @@ import pytest
 
 import dpcrowd
 from dpcrowd.cli.main import main
-from dpcrowd.cli.simulate import _number, _size_columns
+from dpcrowd.cli.simulate import _exhaustion, _number, _size_columns
 from sim_support import NAMES, TINY, WINDOW, tiny_words, write_checkins
 
 KEYS = {
     *("scheme", "are", "ace", "frequency", "packets_per_slot", "bytes_per_slot", "latency_ms", "epsilon_paid"),
     *("coverage95", "server_slots_per_second", "heartbeats_per_slot"),
     *("total_error", "mae", "rmse", "by_size", "burn_in"),
-    *("exhausted_at", "exhausted_servers"),
+    *("exhausted_at", "exhausted_servers", "horizon_over_at"),
     *("turnover", "shares", "composition", "share_width"),
     *("promise", "claimed_by", "passes_checks"),
 }
@@ -298,6 +298,15 @@ def test_errors_by_size_and_the_exhausted_budget_are_shown(tmp_path: Path, capsy
     assert f"{at} ({rows[0]['exhausted_servers']:.0%})" in lines[1]
     assert any(line.startswith(f"warning: fast: budget exhausted at slot {at} of 60 (the median of ") for line in lines)
     assert rows[1]["exhausted_at"] is None, "it has paid for every slot"
+
+
+def test_the_table_says_where_a_horizon_was_over(capsys: pytest.CaptureFixture[str]) -> None:
+    """A dash in the column of exhausted budgets, or no column, reads as if samples went on."""
+    row = {"exhausted_at": None, "exhausted_servers": 0.0, "horizon_over_at": 20}
+    assert _exhaustion(row) == "20 (horizon over)"
+    assert _exhaustion({**row, "horizon_over_at": None}) == "–"
+    assert main(tiny_words("fast", "--horizon", "20")) == 0
+    assert "exhausted at" in capsys.readouterr().out.splitlines()[0]
 
 
 def test_a_class_of_few_cells_is_not_called_empty() -> None:
