@@ -16,7 +16,7 @@ from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES
 from dpcrowd.sim.empty_notes import empty_notes, empty_warnings
-from dpcrowd.sim.fit_notes import LEAST_COVERAGE
+from dpcrowd.sim.fit_notes import FEWEST_INTERVALS, LEAST_COVERAGE, MOST_COVERAGE
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.group_notes import group_notes
 from dpcrowd.sim.learning_notes import learning_notes, learns
@@ -32,8 +32,6 @@ __all__ = ["attribution", "notes", "observation_note", "overlap_notes", "promise
 
 _EQUAL_SHARES = "it takes shares that differ by region for equal ones"
 _NARROW_COVERAGE = 0.94  # of 95% intervals, below which moves are said to make them too narrow
-_MOST_COVERAGE = 0.995  # above which it says that they are too wide
-_FEWEST_INTERVALS = 1000  # to say so: among fewer, all may contain the truth by chance
 _EVERY_SLOT = 0.99  # samples per slot
 _SHOWN = 5  # names of regions
 _ROUNDING = 1e-12  # smaller errors are those of floating-point numbers
@@ -364,14 +362,14 @@ def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str
 def _wide(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return a remark if intervals of some schemes contain the truth clearly more often than they say."""
     cells = (config.data.slots - config.burn_in) * config.servers * len(config.data.regions)
-    if config.runs * cells < _FEWEST_INTERVALS:
+    if config.runs * cells < FEWEST_INTERVALS:
         return []
     coverages = {record.label: mean_with_interval(record.coverage95).mean for record in records}
-    wide = [label for label, coverage in coverages.items() if coverage is not None and coverage > _MOST_COVERAGE]
+    wide = [label for label, coverage in coverages.items() if coverage is not None and coverage > MOST_COVERAGE]
     if not wide:
         return []
     return [
-        f"more than {_MOST_COVERAGE:.1%} of the 95% intervals of {', '.join(wide)} contain the truth: they are wider "
+        f"more than {MOST_COVERAGE:.1%} of the 95% intervals of {', '.join(wide)} contain the truth: they are wider "
         "than they need to be, and the estimates are better than they say."
     ]
 
