@@ -23,18 +23,17 @@ from dpcrowd.sim.learning_notes import learning_notes, learns
 from dpcrowd.sim.link_notes import link_notes
 from dpcrowd.sim.planning import schedules_meet
 from dpcrowd.sim.recorder import RunRecords
-from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
+from dpcrowd.sim.result import Attribution, exhaustion
 from dpcrowd.sim.share_notes import covered, notes_on_shares_by_region, overlap_notes, sum_of_shares
 from dpcrowd.sim.statistics import mean_with_interval
 from dpcrowd.testing import Report, examine_scheme
 
-__all__ = ["attribution", "notes", "observation_note", "overlap_notes", "promise", "setup", "warnings"]
+__all__ = ["attribution", "notes", "overlap_notes", "promise", "setup", "warnings"]
 
 _EQUAL_SHARES = "it takes shares that differ by region for equal ones"
 _NARROW_COVERAGE = 0.94  # of 95% intervals, below which moves are said to make them too narrow
 _EVERY_SLOT = 0.99  # samples per slot
 _SHOWN = 5  # names of regions
-_ROUNDING = 1e-12  # smaller errors are those of floating-point numbers
 _NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
 _REPORTS: dict[tuple[type[Scheme], str], tuple[Scheme, Report]] = {}
 """Checks take a second; once per scheme and process is enough. The scheme is kept, since the key contains addresses."""
@@ -203,29 +202,6 @@ def warnings(config: SimulationConfig, records: Sequence[RunRecords]) -> list[st
         *overlap_notes(config),
         *_different_promises(config),
     ]
-
-
-def observation_note(noise: ObservationNoise, runs: int, composition: float = 0.0) -> str:
-    """Return a line that says what the observation noise alone costs.
-
-    composition  how far true shares are from the public ones
-    """
-    part = "" if noise.runs == runs else f", in {counted(noise.runs, 'run')} of {runs}"
-    exact = all(error is None or error < _ROUNDING for error in vars(noise.together).values())
-    together = "nothing" if exact else _errors_text(noise.together)
-    text = (
-        f"the observation noise alone costs {_errors_text(noise.non_private)} where a filter hears the exact counts of "
-        f"its neighbours (non-private), and {together} where the counts of all servers are added up{part}"
-    )
-    if composition:
-        text += f"; part of it is due to public shares that are wrong (composition {composition:g})"
-    return f"{text}."
-
-
-def _errors_text(errors: Errors) -> str:
-    values = (("ARE", errors.are), ("total error", errors.total_error))
-    parts = [f"{name} {0.0 if value < _ROUNDING else value:.3g}" for name, value in values if value is not None]
-    return " and ".join(parts) or "no defined error"
 
 
 def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:

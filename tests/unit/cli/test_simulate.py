@@ -179,7 +179,7 @@ def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -
         assert half == f"{(high - low) / 2:.4g}"
     assert lines[0].split()[-1] == "–", "no privacy, nothing paid"
     assert lines[3].startswith("warning: shares sum to about 3.15, and users may be at several servers at once")
-    assert lines[4].startswith("note: the observation noise alone costs ARE "), "figures are read with it"
+    assert lines[4].startswith("note: the observation noise alone (each server "), "figures are read with it"
     assert lines[5] == "promise of non-private: none, exact counts are shared."
     (length,) = {len(one["dpcrowd"].are_by_slot[0]) for one in [dpcrowd.simulate("dpcrowd", **TINY)]}
     promise = "Pure user-level differential privacy with ε = 1 for everything that one server releases of a stream of"
@@ -214,7 +214,7 @@ def test_what_figures_have_to_be_read_with_comes_first(tmp_path: Path, capsys: p
     )
     first = next(number for number, line in enumerate(starts) if line.startswith("note: "))
     assert all(line.startswith("warning: ") for line in starts[:first])
-    assert starts[first].startswith("note: the observation noise alone costs ")
+    assert starts[first].startswith("note: the observation noise alone ")
     assert starts[first + 1].startswith("promise of relay, kalman-uniform: Pure user-level differential privacy")
     assert starts[first + 2].startswith("promise of past: nothing to promise")
     assert all(line.startswith("note: ") for line in starts[first + 3 :])
@@ -225,7 +225,7 @@ def test_what_figures_have_to_be_read_with_comes_first(tmp_path: Path, capsys: p
     texts = {line.partition(": ")[2] for line in starts if not line.startswith("promise of ")}
     assert set(content["notes"]) == texts
     assert [f"warning: {text}" for text in content["warnings"]] == starts[:first]
-    assert content["notes"][-1].startswith("the observation noise alone costs"), "the object has its order"
+    assert content["notes"][-1].startswith("the observation noise alone"), "the object has its order"
     assert "The audience of a record" in content["results"][0]["promise"]
 
 
