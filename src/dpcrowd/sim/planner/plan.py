@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -492,7 +493,7 @@ def _assemble(
 ) -> NetworkPlan:
     config, file = config_of(request), width.file
     static = None if config.network.dynamic else _links(request)
-    values = [request.epsilon * factor for factor in _EPSILON_FACTORS] if epsilons is None else list(epsilons)
+    values = [request.epsilon * factor for factor in _EPSILON_FACTORS] if epsilons is None else _numbers(epsilons)
     by_epsilon = [
         _row(changed, predict(changed, prediction.reach))
         for changed in (replace(request, epsilon=float(f"{value:.6g}")) for value in values)
@@ -558,8 +559,22 @@ def _gain_over_model(prediction: Prediction, by_epsilon: Sequence[PlanRow]) -> l
     return [f"{gained} {percent(alone)}. {remedy} {still}"]
 
 
+def _numbers(epsilons: Sequence[object]) -> list[float]:
+    """Return the budgets of the table; refuse anything but numbers."""
+    numbers = []
+    for value in epsilons:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise BadInput(f"epsilons must be numbers above 0, such as [0.1, 1]; given {value!r}.")
+        numbers.append(float(value))
+    return numbers
+
+
 def _tuples(shares: Any) -> tuple[Any, ...]:
     """Return numbers per server, or per server and region, as tuples."""
+    try:
+        np.array(shares, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput(f"shares must be numbers, as many for each server; given {shares!r}.") from None
     return tuple(_tuples(share) if np.ndim(share) else float(share) for share in shares)
 
 
