@@ -117,7 +117,8 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
 @click.option(
     "--groups",
     metavar="auto|off",
-    help="relay: let small regions share one draw of noise, where that is predicted to help.  [default: off]",
+    help="relay: let small regions share one draw of noise, where that is predicted to help. auto excludes "
+    "--share-width.  [default: off]",
 )
 @options.form
 @click.option("--beta", type=float, help="Step size β of the consensus.  [default: 1/(2(1+max degree))]")

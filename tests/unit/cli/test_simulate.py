@@ -435,3 +435,12 @@ def test_a_variance_per_region_is_given_to_the_filters(capsys: pytest.CaptureFix
     (by_region,) = _json(capsys, [*words, "--process-var", "4,5,6,7,8,9"])
     (same,) = _json(capsys, [*words, "--process-var", "4"])
     assert by_region["total_error"] != same["total_error"]
+
+
+def test_the_help_says_that_groups_and_learned_shares_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the refusal said so, after both were given."""
+    assert main(["simulate", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "auto excludes --share-width." in text.partition("--groups auto|off")[2]
+    assert "excludes joining small regions (groups auto)" in text.partition("--share-width [PART]")[2]
+    assert main(tiny_words("relay", "--groups", "auto", "--share-width", "--shares", "partition")) == 2
