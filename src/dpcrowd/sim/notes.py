@@ -15,7 +15,7 @@ from dpcrowd.schemes.registry import groups_regions
 from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES
-from dpcrowd.sim.empty_notes import empty_notes, empty_warnings
+from dpcrowd.sim.empty_notes import empty_notes, empty_warnings, is_empty
 from dpcrowd.sim.fit_notes import FEWEST_INTERVALS, LEAST_COVERAGE, MOST_COVERAGE
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.group_notes import group_notes
@@ -340,7 +340,7 @@ def _wide(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     cells = (config.data.slots - config.burn_in) * config.servers * len(config.data.regions)
     if config.runs * cells < FEWEST_INTERVALS:
         return []
-    coverages = {record.label: mean_with_interval(record.coverage95).mean for record in records}
+    coverages = {record.label: mean_with_interval(record.coverage95).mean for record in records if not is_empty(record)}
     wide = [label for label, coverage in coverages.items() if coverage is not None and coverage > MOST_COVERAGE]
     if not wide:
         return []
