@@ -23,7 +23,10 @@ _COSTS = {
 }
 _NARROW_COSTS = ("frequency", "packets/slot")
 _WIDTH = 120  # of the table without --wide
-_HIDDEN = "--wide shows complete promises, RMSE, ACE, bytes, latency, speed, and what users would pay who move or roam."
+_HIDDEN = (
+    "--wide shows complete promises, RMSE, ACE, bytes, heartbeats, latency, speed, notes on defaults, and what users "
+    "would pay who move or roam."
+)
 
 _VIEWS = {
     "nonnegative": "non-negative view of the estimates, with the same total of all regions:",
@@ -226,7 +229,7 @@ def simulate(
             **settings,
         )
     result = replace(result, notes=notes_with_options(result.notes), first_notes=notes_with_options(result.first_notes))
-    result = replace(result, warnings=notes_with_options(result.warnings))
+    result = replace(result, warnings=notes_with_options(result.warnings), details=notes_with_options(result.details))
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
     # be written does not cost the result.
     written = []
@@ -275,11 +278,12 @@ def _remarks(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> list[str
     from dpcrowd.privacy.guarantee import short_promise
 
     first = [note for note in result.first_notes if note not in result.warnings]
-    later = [note for note in result.notes if note not in result.first_notes]
+    omitted = set(result.first_notes) | (set() if wide else set(result.details))
+    later = [note for note in result.notes if note not in omitted]
     first, later = ([f"note: {note}" for note in texts] for texts in (first, later))
     promises = _promises([row if wide else {**row, "promise": short_promise(row["promise"])} for row in rows])
     medians = [_OF_MEDIANS] if any("median" in row for row in rows) else []
-    return [*first, *promises, *_heartbeats(rows), *later, *medians, *([] if wide else [_HIDDEN])]
+    return [*first, *promises, *later, *medians, *(_heartbeats(rows) if wide else [_HIDDEN])]
 
 
 def _columns(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> dict[str, list[str]]:

@@ -60,8 +60,9 @@ def _heard_by(entrant: Entrant) -> str:
         return _HEARD[scheme.reach]
     if scheme.max_hops == 1:
         return _HEARD["one-hop"]
-    whom = _HEARD["flooding"] if scheme.max_hops is None else f"servers up to {scheme.max_hops} hops away, in between"
-    return whom if scheme.rounds is None else f"{whom}, distant ones later"
+    whom = _HEARD["flooding"] if scheme.max_hops is None else f"servers up to {scheme.max_hops} hops away"
+    whom += "" if scheme.rounds is None else ", distant ones later"
+    return whom if scheme.max_hops is None else f"{whom}, which is between the two"
 
 
 def _errors_text(errors: Errors) -> str:

@@ -117,6 +117,7 @@ class SimulationResult:
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
     warnings    those of the notes without which figures are misread
     first_notes the warnings and what the observation noise alone costs, which are printed first
+    details     those of the notes that repeat a default or what a scheme is; the command prints them with --wide
     setup       the settings of each scheme: data, servers, epsilon, ...; `write` repeats them in every row
     observation_noise   what the observation noise alone costs: errors without privacy, on the first runs
     attributions        who answers for the promise of each scheme: dpcrowd, or another package
@@ -138,6 +139,7 @@ class SimulationResult:
     attributions: dict[str, Attribution] = field(default_factory=dict)
     first_notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return what the command's table begins with, one line per scheme; the arrays would fill many pages."""

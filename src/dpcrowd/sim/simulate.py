@@ -16,7 +16,7 @@ from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.configure import Data, Schemes, configure
 from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.link_notes import slow_notes
-from dpcrowd.sim.notes import attribution, notes, promise, setup, warnings
+from dpcrowd.sim.notes import attribution, details, notes, promise, setup, warnings
 from dpcrowd.sim.observation_note import observation_note
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Errors, ObservationNoise, SimulationResult, merge_records
@@ -104,6 +104,7 @@ def simulate(
         ),
         first_notes=(*serious, *cost),
         warnings=tuple(serious),
+        details=tuple(details(config)),
         setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
         attributions={entrant.label: attribution(entrant) for entrant in config.entrants},
         observation_noise=noise,

@@ -184,14 +184,15 @@ def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -
     (length,) = {len(one["dpcrowd"].are_by_slot[0]) for one in [dpcrowd.simulate("dpcrowd", **TINY)]}
     promise = "Pure user-level differential privacy with ε = 1 for everything that one server releases of a stream of"
     assert lines[6] == f"promise of fast, dpcrowd: {promise} {length} slots."
-    heartbeats = f"dpcrowd {api['dpcrowd']['heartbeats_per_slot']:.4g}. A live server sends every neighbour"
-    assert lines[7].startswith(f"heartbeats per slot of a live network, besides these packets: {heartbeats}")
-    assert lines[8].startswith("--wide shows complete promises, RMSE, ACE, bytes")
-    assert len(lines) == 9
+    assert lines[7].startswith("--wide shows complete promises, RMSE, ACE, bytes, heartbeats")
+    assert len(lines) == 8
     assert main(tiny_words("non-private,fast,dpcrowd", "--quiet")) == 0
     assert capsys.readouterr().out.splitlines() == [head, *lines[:4]], "the table and warnings only"
     assert main(tiny_words("non-private,fast,dpcrowd", "--wide")) == 0
-    assert "Changing where a user was, instead of deleting, costs twice that" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Changing where a user was, instead of deleting, costs twice that" in out
+    heartbeats = f"dpcrowd {api['dpcrowd']['heartbeats_per_slot']:.4g}. A live server sends every neighbour"
+    assert f"heartbeats per slot of a live network, besides these packets: {heartbeats}" in out
 
 
 def test_what_figures_have_to_be_read_with_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,10 +220,16 @@ def test_what_figures_have_to_be_read_with_comes_first(tmp_path: Path, capsys: p
     assert starts[first + 2].startswith("promise of past: nothing to promise")
     assert all(line.startswith("note: ") for line in starts[first + 3 :])
     assert main([*words, "--wide"]) == 0
-    assert "Of relay also: The audience of a record is the complete network" in capsys.readouterr().out
+    wide = capsys.readouterr().out
+    assert "Of relay also: The audience of a record is the complete network" in wide
+    more = {line for line in wide.splitlines() if line.startswith("note: ")} - set(starts)
+    assert more == {
+        "note: each server counts a binomial part of the people, as live servers do; this default is new in version "
+        "0.2, and --observation paper gives the one before."
+    }, "what repeats a default pushed the warnings out of sight"
     assert main([*words, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    texts = {line.partition(": ")[2] for line in starts if not line.startswith("promise of ")}
+    texts = {line.partition(": ")[2] for line in (*starts, *more) if not line.startswith("promise of ")}
     assert set(content["notes"]) == texts
     assert [f"warning: {text}" for text in content["warnings"]] == starts[:first]
     assert content["notes"][-1].startswith("the observation noise alone"), "the object has its order"

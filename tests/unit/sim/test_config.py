@@ -448,7 +448,7 @@ def test_the_line_on_the_observation_noise_begins_with_the_error_of_non_private(
     [
         ("relay", {"hops_per_slot": "all", "reach": "all"}, "all servers that links connect (relay)"),
         ("relay", {"reach": "all"}, "all servers that links connect, distant ones later (relay)"),
-        ("relay", {"reach": 3}, "servers up to 3 hops away, in between, distant ones later (relay)"),
+        ("relay", {"reach": 3}, "servers up to 3 hops away, distant ones later, which is between the two (relay)"),
         ("relay,dpcrowd", {"reach": 1}, "its neighbours (relay, dpcrowd)"),
         (
             "fast,dfast,central,past,non-private",
