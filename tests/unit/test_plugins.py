@@ -86,6 +86,8 @@ def test_they_are_listed(install: Install, capsys: pytest.CaptureFixture[str]) -
     market = json.loads(out)["data"][-1]
     assert (market["name"], market["slots"], market["regions"]) == ("market", 40, 2)
     assert err.startswith("problem: the data set 'sad' of the package crowd-extras cannot be used: ")
+    assert main(["data", "market"]) == 0
+    assert capsys.readouterr().out.startswith("market comes from the package crowd-extras, which is installed. Use it ")
 
 
 def test_a_data_set_takes_the_usual_options(install: Install) -> None:

@@ -55,7 +55,8 @@ def data(
     \b
     dpcrowd data                            list names, sizes, sources, terms and places
     dpcrowd data linear --out linear.csv    write a synthetic data set (or multi-linear)
-    dpcrowd data flights --out flights.csv  write a series of an installed package
+    dpcrowd data flights                    say where a series of a package, or gowalla, is on this machine
+    dpcrowd data flights --out flights.csv  write it to a file
     dpcrowd data flu                        download flu (or multi-flu) from the CDC, unless it is there
     dpcrowd data flu --out flu.csv          write it to a file, from the copy that is there, if any
     dpcrowd data flu --from ILINet.csv      convert a file that you have downloaded
@@ -155,7 +156,11 @@ def _write_counts(name: str, out: Path | None, seed: int, run: int, loading: dic
     from dpcrowd.sim.export import check_writable
 
     if out is None:
-        raise BadInput(f"'{name}' is not downloaded; to write its counts to a file, give --out {name}.csv.")
+        text = _where_it_is(name, loading["data_dir"])
+        if seed or run or force or loading["slots"] is not None or loading["slot_length"] is not None:
+            raise BadInput(text)  # options of a file that is not written
+        click.echo(text)
+        return
     if out.suffix.lower() != ".csv":
         raise BadInput(f"--out is '{out}'; allowed: a file name that ends in .csv.")
     if seed < 0 or run < 0:
@@ -175,6 +180,30 @@ def _write_counts(name: str, out: Path | None, seed: int, run: int, loading: dic
     drawn = f", seed {seed}, run {run}" if is_drawn_anew(data_set) else ""
     click.echo(f"wrote {out}: {_shape(data_set.slots, len(data_set.regions))}{drawn}")
     _print_terms(name)
+
+
+def _where_it_is(name: str, data_dir: Path | None) -> str:
+    """Return where a set that is not downloaded comes from and what to do; refuse one that is not on this machine."""
+    from dpcrowd.plugins import find_plugin
+    from dpcrowd.sim.data.draw import SYNTHETIC
+    from dpcrowd.sim.data.gowalla import FILE, GOWALLA, REMEDY
+    from dpcrowd.sim.data.packaged import PACKAGED, find_packaged
+    from dpcrowd.sim.data.places import find_published
+
+    writing = f"--out {name}.csv writes its counts to a file"
+    if name in SYNTHETIC:
+        where, writing = (
+            "is drawn anew in each run, so there is nothing to download",
+            f"--out {name}.csv writes one run to a file",
+        )
+    elif name in PACKAGED:
+        where = f"comes from the package {PACKAGED[name].package} and is here already: {find_packaged(name)}"
+    elif name == GOWALLA:
+        where = f"(of SNAP, for research) is here already: {find_published(name, FILE, data_dir, REMEDY)}"
+    else:
+        plugin = find_plugin("data set", name)
+        where = "is here already" if plugin is None else f"comes from the package {plugin.package}, which is installed"
+    return f"{name} {where}. Use it with --data {name}; {writing}."
 
 
 def _get_published(name: str, out: Path | None, source: Path | None, data_dir: Path | None, force: bool) -> None:

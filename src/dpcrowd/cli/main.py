@@ -20,6 +20,7 @@ import click
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.errors import BadInput, DpcrowdError, plain, unknown_name
+from dpcrowd.threads import begin_with_one_thread
 
 __all__ = ["cli", "main"]
 
@@ -123,6 +124,7 @@ def cli(ctx: click.Context) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code; every error is one line on standard error and exit code 2."""
+    begin_with_one_thread()
     try:
         with _sigterm_as_exception():
             result = cli.main(args=arguments, prog_name="dpcrowd", standalone_mode=False)

@@ -17,7 +17,8 @@ share_width = click.option(
     flag_value=0.1,
     metavar="[PART]",
     help="relay: typical relative error of public shares, 0.1 without a number; it then learns the shares of every "
-    "region from records. 0: public shares are right.  [default: that of a network.toml, else 0]",
+    "region from records, which excludes joining small regions (groups auto). 0: public shares are right.  "
+    "[default: that of a network.toml, else 0]",
 )
 
 

@@ -23,7 +23,10 @@ _COSTS = {
 }
 _NARROW_COSTS = ("frequency", "packets/slot")
 _WIDTH = 120  # of the table without --wide
-_HIDDEN = "--wide shows complete promises, RMSE, ACE, bytes, latency, speed, and what users would pay who move or roam."
+_HIDDEN = (
+    "--wide shows complete promises, RMSE, ACE, bytes, heartbeats, latency, speed, notes on defaults, and what users "
+    "would pay who move or roam."
+)
 
 _VIEWS = {
     "nonnegative": "non-negative view of the estimates, with the same total of all regions:",
@@ -117,7 +120,8 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
 @click.option(
     "--groups",
     metavar="auto|off",
-    help="relay: let small regions share one draw of noise, where that is predicted to help.  [default: off]",
+    help="relay: let small regions share one draw of noise, where that is predicted to help. auto excludes "
+    "--share-width.  [default: off]",
 )
 @options.form
 @click.option("--beta", type=float, help="Step size β of the consensus.  [default: 1/(2(1+max degree))]")
@@ -226,7 +230,7 @@ def simulate(
             **settings,
         )
     result = replace(result, notes=notes_with_options(result.notes), first_notes=notes_with_options(result.first_notes))
-    result = replace(result, warnings=notes_with_options(result.warnings))
+    result = replace(result, warnings=notes_with_options(result.warnings), details=notes_with_options(result.details))
     # Files first: a reader of the text that ends early, such as `head`, ends this command with it. A file that cannot
     # be written does not cost the result.
     written = []
@@ -275,11 +279,12 @@ def _remarks(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> list[str
     from dpcrowd.privacy.guarantee import short_promise
 
     first = [note for note in result.first_notes if note not in result.warnings]
-    later = [note for note in result.notes if note not in result.first_notes]
+    omitted = set(result.first_notes) | (set() if wide else set(result.details))
+    later = [note for note in result.notes if note not in omitted]
     first, later = ([f"note: {note}" for note in texts] for texts in (first, later))
     promises = _promises([row if wide else {**row, "promise": short_promise(row["promise"])} for row in rows])
     medians = [_OF_MEDIANS] if any("median" in row for row in rows) else []
-    return [*first, *promises, *_heartbeats(rows), *later, *medians, *([] if wide else [_HIDDEN])]
+    return [*first, *promises, *later, *medians, *(_heartbeats(rows) if wide else [_HIDDEN])]
 
 
 def _columns(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> dict[str, list[str]]:
@@ -297,7 +302,7 @@ def _columns(result: Any, rows: list[dict[str, Any]], *, wide: bool) -> dict[str
             columns[heading] = [_number(row[key]) for row in rows]
     for who in _payers(result, rows, wide=wide):
         columns[f"ε {who}"] = [_number(row["epsilon_paid"][who]) for row in rows]
-    if any(row["exhausted_at"] is not None for row in rows):
+    if any(row[name] is not None for row in rows for name in ("exhausted_at", "horizon_over_at")):
         columns["exhausted at"] = [_exhaustion(row) for row in rows]
     if result.smoothed:
         smoothed = [row.get("smoothed", {"are": {"mean": None}, "coverage95": None}) for row in rows]
@@ -368,8 +373,10 @@ def _size_columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def _exhaustion(row: dict[str, Any]) -> str:
-    """Return the slot in which the budget ran out, and at which share of the servers."""
-    return "–" if row["exhausted_at"] is None else f"{row['exhausted_at']} ({row['exhausted_servers']:.0%})"
+    """Return the slot in which the budget ran out, and at which share of the servers, or that of the horizon's end."""
+    if row["exhausted_at"] is not None:
+        return f"{row['exhausted_at']} ({row['exhausted_servers']:.0%})"
+    return "–" if row["horizon_over_at"] is None else f"{row['horizon_over_at']} (horizon over)"
 
 
 def _promises(rows: list[dict[str, Any]]) -> list[str]:

@@ -182,9 +182,45 @@ def _larger_errors(tuned: Any) -> list[str]:
     ]
 
 
+def _percentages(before: float, after: float) -> str:
+    """Return two parts as percentages, with as many decimals as show whether they differ, and whether one is all."""
+    for decimals in range(3):
+        texts = [f"{part:.{decimals}%}" for part in (before, after)]
+        is_rounded_to_all = any(
+            float(text[:-1]) == 100.0 and part < 1.0 for text, part in zip(texts, (before, after), strict=True)
+        )
+        if (before == after or texts[0] != texts[1]) and not is_rounded_to_all:
+            break
+    return " → ".join(texts)
+
+
+def _coverage_warnings(tuned: Any) -> list[str]:
+    """Return the warning that intervals contain the truth clearly too rarely or too often, if they do."""
+    from dpcrowd.experiments.tune.search import MIN_COVERAGE
+    from dpcrowd.sim.fit_notes import FEWEST_INTERVALS, MOST_COVERAGE
+
+    if tuned.coverage_after < MIN_COVERAGE:
+        remedy = "fit one on public counts or your own releases with 'dpcrowd fit'"
+        if tuned.method != "likelihood":
+            remedy += ", or find Q with --method likelihood"
+        if tuned.process_model:
+            remedy = "fit another one on public counts or your own releases, or leave --model out"
+        return [
+            f"warning: only {tuned.coverage_after:.1%} of the 95% intervals contain the truth; tuning does not repair "
+            f"a model that does not fit: {remedy}."
+        ]
+    slots = tuned.last - tuned.first - (tuned.burn_in or 0)
+    intervals = tuned.runs * tuned.servers * len(tuned.regions) * slots
+    if tuned.coverage_after > MOST_COVERAGE and intervals >= FEWEST_INTERVALS:
+        return [
+            f"warning: more than {MOST_COVERAGE:.1%} of the 95% intervals contain the truth: they are wider than they "
+            "need to be, and the estimates are better than they say."
+        ]
+    return []
+
+
 def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
     from dpcrowd.cli.console import console, print_columns
-    from dpcrowd.experiments.tune.search import MIN_COVERAGE
     from dpcrowd.models.text import range_text
 
     variances = tuned.model.process_var.tolist()
@@ -200,7 +236,7 @@ def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
     rows += [(name, f"{value:.4g}") for name, value in tuned.tuning.items()]
     rows.append(("ARE before → after", f"{tuned.are_before:.4g} → {tuned.are_after:.4g}"))
     rows.append(("CRPS before → after", f"{tuned.crps_before:.4g} → {tuned.crps_after:.4g}"))
-    rows.append(("coverage of 95% intervals", f"{tuned.coverage_before:.0%} → {tuned.coverage_after:.0%}"))
+    rows.append(("coverage of 95% intervals", _percentages(tuned.coverage_before, tuned.coverage_after)))
     if tuned.exhausted_at is not None:
         rows.append(
             ("budget exhausted", f"at slot {tuned.exhausted_at} ({tuned.exhausted_servers:.0%} of the servers)")
@@ -215,15 +251,6 @@ def _print_table(tuned: Any, out: Path | None, *, allowed: bool) -> None:
     if tuned.exhausted_at is not None:
         texts.append(_exhaustion(tuned, allowed=allowed))
     texts += [f"note: {note}" for note in notes_with_options(tuned.notes)]
-    if tuned.coverage_after < MIN_COVERAGE:
-        remedy = "fit one on public counts or your own releases with 'dpcrowd fit'"
-        if tuned.method != "likelihood":
-            remedy += ", or find Q with --method likelihood"
-        if tuned.process_model:
-            remedy = "fit another one on public counts or your own releases, or leave --model out"
-        texts.append(
-            f"warning: only {tuned.coverage_after:.1%} of the 95% intervals contain the truth; tuning does not repair "
-            f"a model that does not fit: {remedy}."
-        )
+    texts += _coverage_warnings(tuned)
     for text in texts:
         screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)

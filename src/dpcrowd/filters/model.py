@@ -72,8 +72,8 @@ class ProcessModel:
     @classmethod
     def of(cls, transition: object, process_var: object) -> ProcessModel:
         """Build a model from anything array-like, and check it."""
-        a = np.asarray(transition, dtype=np.float64)
-        q = np.atleast_1d(np.asarray(process_var, dtype=np.float64))
+        a = _array("transition", transition)
+        q = np.atleast_1d(_array("process variance", process_var))
         if q.ndim not in (1, 2) or (q.ndim == 2 and q.shape[0] != q.shape[1]):
             raise BadInput(f"process variance has shape {q.shape}; allowed: (d,) or (d, d).")
         d = q.shape[0]
@@ -198,3 +198,11 @@ class ProcessModel:
     def matrix_var(self) -> Floats:
         """Q as a (d, d) matrix."""
         return self.process_var if self.process_var.ndim == 2 else np.diag(self.process_var)
+
+
+def _array(name: str, values: object) -> Floats:
+    """Return numbers as an array; refuse texts, and rows of different lengths."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput(f"{name} must be numbers, in rows of the same length; given {values!r}.") from None

@@ -19,11 +19,16 @@ from dpcrowd.sim.topology import NetworkSpec
 if TYPE_CHECKING:
     from dpcrowd.sim.data import DataSet
 
-__all__ = ["DEFAULT_WINDOW", "Entrant", "SimulationConfig", "guarantee_for"]
+__all__ = ["DEFAULT_WINDOW", "OBSERVED_AS_PEOPLE", "Entrant", "SimulationConfig", "guarantee_for"]
 
 DEFAULT_WINDOW = 100
 _HEAR_RECORDS = ("relay", "one-hop", "central")
 """Reaches with which a server fuses what others have measured, and not what they have estimated."""
+OBSERVED_AS_PEOPLE = (
+    "each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
+    "observation=paper gives the one before."
+)
+"""A note of data that are observed like that by default."""
 MOST_RUNS = 1_000_000
 
 

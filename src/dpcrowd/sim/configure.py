@@ -20,7 +20,7 @@ from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import Relay, check_groups_beside_learning
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.adopted import NO_MODEL, adopt_crowd_settings, adopt_model, differing_settings, turnover_note
-from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
+from dpcrowd.sim.config import OBSERVED_AS_PEOPLE, Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet
 from dpcrowd.sim.data.draw import check_composition
 from dpcrowd.sim.data.in_memory import data_set_of
@@ -37,10 +37,6 @@ from dpcrowd.sim.tuned import Tuned, read_tuned
 
 __all__ = ["Data", "Schemes", "SharesLike", "TuningLike", "configure"]
 
-_OBSERVED_AS_PEOPLE = (
-    "each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
-    "observation=paper gives the one before."
-)
 _SHARES_OF_FILE = "shares are those of '{file}'; shares=uniform draws them."
 
 Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any] | Any
@@ -189,7 +185,7 @@ def configure(
         of_paper = data.name in PAPER_SETS or isinstance(data, SyntheticData)  # a plan simulates the paper's process
         observation = "paper" if of_paper and not one_server else "binomial"
         if observation == "binomial" and not one_server:
-            data = replace(data, notes=(*data.notes, _OBSERVED_AS_PEOPLE))
+            data = replace(data, notes=(*data.notes, OBSERVED_AS_PEOPLE))
     check_composition(composition, data, network.servers, known_shares, observation)
     options = {"sampling": sampling, "interval": interval, "grouping": grouping}
     labelled = _with_labels(schemes)

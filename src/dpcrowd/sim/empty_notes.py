@@ -10,23 +10,42 @@ from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.statistics import mean_with_interval
 
-__all__ = ["empty_notes", "empty_warnings"]
+__all__ = ["empty_notes", "empty_warnings", "is_empty"]
 
 _MANY = 0.1
 """Part of the regions from which on those that are always empty are said to be in the coverage."""
 
 
 def empty_notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return remarks on estimates that are worse than a guess of 0, and on regions that are always empty."""
-    return [*_worse_than_nobody(config, records), *_empty_regions(config, records)]
+    """Return remarks on data without anybody, estimates that are worse than a guess of 0, and empty regions."""
+    return [*_nobody(records), *_worse_than_nobody(config, records), *_empty_regions(config, records)]
 
 
 def empty_warnings(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return the remark on estimates that are worse than a guess of 0, if one of them has an interval.
+    """Return the remarks on data without anybody, and on estimates with intervals that are worse than a guess of 0.
 
     Whoever gives intervals says how much is known; a baseline without them promises nothing.
     """
-    return _worse_than_nobody(config, records) if any(_has_intervals(one) for one in _worse(records)) else []
+    worse = _worse_than_nobody(config, records) if any(_has_intervals(one) for one in _worse(records)) else []
+    return [*_nobody(records), *worse]
+
+
+def is_empty(record: RunRecords) -> bool:
+    """Whether nobody is anywhere in all slots that are scored."""
+    return record.empty is not None and bool((record.empty == 1.0).all())
+
+
+def _nobody(records: Sequence[RunRecords]) -> list[str]:
+    """Return a remark if nobody is anywhere in all slots that are scored: there are no others to judge by."""
+    if not all(is_empty(record) for record in records):
+        return []
+    text = "nobody is in any region in the slots that are scored, so total errors, which are parts of the crowd, are "
+    text += "undefined"
+    covering = [record.label for record in records if _has_intervals(record)]
+    if covering:
+        text += f", and the coverage of {', '.join(covering)} is that of intervals around nobody, which says nothing "
+        text += "about a crowd"
+    return [f"{text}."]
 
 
 def _worse(records: Sequence[RunRecords]) -> list[RunRecords]:

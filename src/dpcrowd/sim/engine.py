@@ -32,6 +32,7 @@ from dpcrowd.sim.data.seeds import Purpose, sequence
 from dpcrowd.sim.planning import relay_phases
 from dpcrowd.sim.recorder import Recorder, RunRecords
 from dpcrowd.sim.topology import Networks
+from dpcrowd.threads import one_thread
 
 __all__ = ["draw_data", "run_batch"]
 
@@ -51,6 +52,7 @@ def warm_up(engine: Engine) -> None:
         run_slot(scheme, state, slot, np.ones((2, 1)), np.ones((2, 1), dtype=np.int64), noise, hearing)
 
 
+@one_thread()
 def run_batch(
     config: SimulationConfig, runs: Sequence[int], tick: Callable[[int], None] | None = None
 ) -> list[RunRecords]:

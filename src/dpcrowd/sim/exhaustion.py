@@ -7,6 +7,8 @@ budget back, so it is never exhausted.
 A schedule that spends the last of its budget on its last sample, less than an interval before the end, is not
 exhausted: a server counts as exhausted if it goes without a sample, until the end, for longer than ever before, and
 for longer than the same number of samples, spread evenly over the horizon, would be apart.
+
+A horizon may also end before the data do, with budget left: after it a server takes no samples either.
 """
 
 from __future__ import annotations
@@ -14,8 +16,22 @@ from __future__ import annotations
 import numpy as np
 
 from dpcrowd.arrays import Floats, Ints
+from dpcrowd.privacy import Guarantee
 
-__all__ = ["exhausted_slots"]
+__all__ = ["exhausted_slots", "horizon_end"]
+
+
+def horizon_end(guarantee: Guarantee | None, slots: int) -> int | None:
+    """Return the first slot after a finite horizon that is shorter than the data; None where there is none.
+
+    slots  of the data
+
+    >>> horizon_end(Guarantee.finite(100, 1.0), 500), horizon_end(Guarantee.finite(500, 1.0), 500)
+    (100, None)
+    """
+    if guarantee is None or guarantee.kind != "finite" or guarantee.length >= slots:
+        return None
+    return guarantee.length
 
 
 def exhausted_slots(charges: Ints, total: int, horizon: int) -> Floats:

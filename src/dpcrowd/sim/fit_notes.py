@@ -15,10 +15,14 @@ from dpcrowd.models.season import SeasonKind
 from dpcrowd.models.steps import LevelStep
 from dpcrowd.models.trend import trend_of
 
-__all__ = ["LEAST_COVERAGE", "count_notes", "step_note", "with_remarks"]
+__all__ = ["FEWEST_INTERVALS", "LEAST_COVERAGE", "MOST_COVERAGE", "count_notes", "step_note", "with_remarks"]
 
 LEAST_COVERAGE = 0.9
 """Coverage of 95% intervals below which a result, or a fit, says that they are too narrow."""
+MOST_COVERAGE = 0.995
+"""Likewise, above which it says that they are wider than they need to be."""
+FEWEST_INTERVALS = 1000
+"""To say so: among fewer, all may contain the truth by chance."""
 _CLOSE_TO_THE_MEAN = 0.9
 """A model that expects less than this part of the mean count is said to."""
 _HALF_THE_MEAN, _FEW_PEOPLE, _MOST_NAMED = 0.5, 5.0, 3  # of single regions that have at least so many people on average

@@ -8,7 +8,7 @@ from dpcrowd.schemes.flooding import Flooding
 from dpcrowd.schemes.registry import has_learning_filters
 from dpcrowd.sim.config import Entrant, SimulationConfig
 
-__all__ = ["learning_notes", "learns"]
+__all__ = ["learning_notes", "learns", "notes_without_filters"]
 
 
 def learns(config: SimulationConfig, entrant: Entrant) -> bool:
@@ -19,7 +19,7 @@ def learns(config: SimulationConfig, entrant: Entrant) -> bool:
 def learning_notes(config: SimulationConfig) -> list[str]:
     """Return remarks on schemes without a filter, and on learning that is not, or without a model."""
     asked = config.learning_chosen or config.fitted is not None
-    remarks = _without_filters(config) if asked and (config.learn or config.fitted is not None) else []
+    remarks = notes_without_filters(config) if asked and (config.learn or config.fitted is not None) else []
     if config.learn and asked and config.form == "matrix":
         remarks.append("filters of the matrix form do not learn how well their model fits (those of form=diagonal do).")
     learners = [entrant.label for entrant in config.entrants if learns(config, entrant)]
@@ -35,7 +35,7 @@ def learning_notes(config: SimulationConfig) -> list[str]:
 def _unused(config: SimulationConfig) -> list[str]:
     """Return a remark if learning was asked for and no scheme can learn; with a model it is on by default.
 
-    Without a model, `_without_filters` names schemes without a filter.
+    Without a model, `notes_without_filters` names schemes without a filter.
     """
     if not (config.learn and config.learning_chosen and config.form == "diagonal"):
         return []
@@ -54,7 +54,7 @@ def _inner(entrant: Entrant) -> Scheme:
     return entrant.scheme.inner if isinstance(entrant.scheme, Flooding) else entrant.scheme
 
 
-def _without_filters(config: SimulationConfig) -> list[str]:
+def notes_without_filters(config: SimulationConfig) -> list[str]:
     """Return a remark on schemes whose estimates are the same with and without a model, or learning."""
     labels = [entrant.label for entrant in config.entrants if isinstance(_inner(entrant), DirectScheme)]
     if not labels:

@@ -13,30 +13,27 @@ from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.registry import groups_regions
 from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
-from dpcrowd.sim.config import Entrant, SimulationConfig
+from dpcrowd.sim.config import OBSERVED_AS_PEOPLE, Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES
-from dpcrowd.sim.empty_notes import empty_notes, empty_warnings
-from dpcrowd.sim.fit_notes import LEAST_COVERAGE
+from dpcrowd.sim.empty_notes import empty_notes, empty_warnings, is_empty
+from dpcrowd.sim.fit_notes import FEWEST_INTERVALS, LEAST_COVERAGE, MOST_COVERAGE
 from dpcrowd.sim.fitted import in_sample_note, model_note, timing_notes
 from dpcrowd.sim.group_notes import group_notes
-from dpcrowd.sim.learning_notes import learning_notes, learns
+from dpcrowd.sim.learning_notes import learning_notes, learns, notes_without_filters
 from dpcrowd.sim.link_notes import link_notes
-from dpcrowd.sim.planning import schedules_meet
 from dpcrowd.sim.recorder import RunRecords
-from dpcrowd.sim.result import Attribution, Errors, ObservationNoise, exhaustion
+from dpcrowd.sim.relay_notes import relay_notes
+from dpcrowd.sim.result import Attribution, exhaustion
 from dpcrowd.sim.share_notes import covered, notes_on_shares_by_region, overlap_notes, sum_of_shares
 from dpcrowd.sim.statistics import mean_with_interval
 from dpcrowd.testing import Report, examine_scheme
 
-__all__ = ["attribution", "notes", "observation_note", "overlap_notes", "promise", "setup", "warnings"]
+__all__ = ["attribution", "details", "notes", "overlap_notes", "promise", "setup", "warnings"]
 
-_EQUAL_SHARES = "it takes shares that differ by region for equal ones"
+_EQUAL_SHARES = "shares that differ by region are taken for equal ones"
 _NARROW_COVERAGE = 0.94  # of 95% intervals, below which moves are said to make them too narrow
-_MOST_COVERAGE = 0.995  # above which it says that they are too wide
-_FEWEST_INTERVALS = 1000  # to say so: among fewer, all may contain the truth by chance
 _EVERY_SLOT = 0.99  # samples per slot
 _SHOWN = 5  # names of regions
-_ROUNDING = 1e-12  # smaller errors are those of floating-point numbers
 _NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
 _REPORTS: dict[tuple[type[Scheme], str], tuple[Scheme, Report]] = {}
 """Checks take a second; once per scheme and process is enough. The scheme is kept, since the key contains addresses."""
@@ -173,8 +170,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     return [
         *remarks,
         *notes_on_shares_by_region(config),
-        *_planned(config),
-        *_slow_records(config),
+        *relay_notes(config),
         *link_notes(config),
         *_uncalibrated(config, records),
         *_narrow(config, records),
@@ -189,9 +185,9 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
 def warnings(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return the remarks without which figures are misread, which are among the notes, too.
 
-    Slots that a model has seen, budgets that ran out, intervals that contain the truth too rarely or too often,
-    estimates with intervals that are worse than a guess of 0, missing estimates, links that do not connect all servers,
-    users at several servers, and promises of different spans.
+    Slots that a model has seen, budgets and horizons that ended before the data, intervals that contain the truth too
+    rarely or too often, estimates with intervals that are worse than a guess of 0, missing estimates, links that do not
+    connect all servers, users at several servers, and promises of different spans.
     """
     in_sample = None if config.fitted is None else in_sample_note(config.fitted, config.in_sample)
     return [
@@ -207,31 +203,13 @@ def warnings(config: SimulationConfig, records: Sequence[RunRecords]) -> list[st
     ]
 
 
-def observation_note(noise: ObservationNoise, runs: int, composition: float = 0.0) -> str:
-    """Return a line that says what the observation noise alone costs.
-
-    composition  how far true shares are from the public ones
-    """
-    part = "" if noise.runs == runs else f", in {counted(noise.runs, 'run')} of {runs}"
-    exact = all(error is None or error < _ROUNDING for error in vars(noise.together).values())
-    together = "nothing" if exact else _errors_text(noise.together)
-    text = (
-        f"the observation noise alone costs {_errors_text(noise.non_private)} where a filter hears the exact counts of "
-        f"its neighbours (non-private), and {together} where the counts of all servers are added up{part}"
-    )
-    if composition:
-        text += f"; part of it is due to public shares that are wrong (composition {composition:g})"
-    return f"{text}."
-
-
-def _errors_text(errors: Errors) -> str:
-    values = (("ARE", errors.are), ("total error", errors.total_error))
-    parts = [f"{name} {0.0 if value < _ROUNDING else value:.3g}" for name, value in values if value is not None]
-    return " and ".join(parts) or "no defined error"
+def details(config: SimulationConfig) -> list[str]:
+    """Return those of the notes that repeat a default or what a scheme is: a table may leave them out."""
+    return [OBSERVED_AS_PEOPLE, *(notes_without_filters(config) if config.fitted is not None else [])]
 
 
 def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return a remark for the schemes whose finite budgets ran out before the end of the data, one for all alike."""
+    """Return remarks on budgets and horizons that ended before the data, one for all schemes alike."""
     alike: dict[str, list[str]] = {}
     for record in records:
         budget = exhaustion(record)
@@ -241,52 +219,13 @@ def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[
                 f"{budget['exhausted_servers']:.0%} of the servers that ran out); these take no more samples."
             )
             alike.setdefault(text, []).append(record.label)
+    for record in records:
+        end = record.horizon_over_at
+        if end is not None and exhaustion(record)["exhausted_servers"] < 1.0:
+            none = ", and no slot that is scored has one" if config.burn_in >= end else ""
+            text = f"horizon over at slot {end} of {config.data.slots}: no samples since, only predictions{none}."
+            alike.setdefault(text, []).append(record.label)
     return [f"{', '.join(labels)}: {text}" for text, labels in alike.items()]
-
-
-def _planned(config: SimulationConfig) -> list[str]:
-    """Return remarks on the numbers of samples and hops that were chosen by prediction."""
-    remarks = []
-    # What is chosen has to keep a part of what records gain over the model.
-    keep = "" if config.fitted is None else "that keep nine tenths of what records gain over the model alone"
-    for entrant in config.entrants:
-        scheme, guarantee = entrant.scheme, entrant.guarantee
-        if isinstance(scheme, Relay) and guarantee is not None and scheme.samples is None and scheme.interval is None:
-            samples = counted(entrant.samples or 0, "sample")
-            known = "Q" if config.fitted is None else "process model"
-            error = "mean relative error" if config.fitted is None else "total error"
-            meeting = ""
-            if config.meetings and schedules_meet(config, guarantee, entrant.samples or 1):
-                meeting = ", or a number near it with which servers that learn shares meet"
-            elif config.meetings:
-                meeting = "; no number near it lets all servers that learn shares meet at little cost"
-            remarks.append(
-                f"{entrant.label} takes {samples} in {counted(guarantee.length, 'slot')}: the fewest whose predicted "
-                f"{error} is within 2% of the least{keep and ' and '}{keep}, given graph, shares, {known} and "
-                f"guarantee{meeting}."
-            )
-        if isinstance(scheme, Relay) and entrant.reach_planned:
-            distance = "to every server" if scheme.max_hops is None else counted(scheme.max_hops, "hop")
-            remarks.append(
-                f"records of {entrant.label} travel {distance}: the fewest hops within 2% of the least predicted "
-                f"error{keep and ' '}{keep}."
-            )
-    return remarks
-
-
-def _slow_records(config: SimulationConfig) -> list[str]:
-    """Return a remark if records of relay take several slots only because nobody said how fast they are."""
-    slow = [
-        entrant.label
-        for entrant in config.entrants
-        if entrant.hops_assumed and isinstance(entrant.scheme, Relay) and entrant.scheme.max_hops != 1
-    ]
-    if not slow:
-        return []
-    return [
-        f"{', '.join(slow)}: records go one hop per slot, which is the simulator's default. Live servers forward them "
-        'at once: --hops-per-slot all (hops_per_slot="all" in Python).'
-    ]
 
 
 def _uncalibrated(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
@@ -328,44 +267,49 @@ def _of_moves(config: SimulationConfig, records: Sequence[RunRecords]) -> str:
 
 
 def _narrow(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Return a remark for each scheme whose intervals contain the truth much less often than they say."""
-    remarks = []
-    relays = {entrant.label for entrant in config.entrants if isinstance(entrant.scheme, Relay)}
-    could_learn = relays if config.form == "diagonal" and config.composition is None else set()
+    """Return remarks on intervals that contain the truth much less often than they say, one for all with one reason."""
+    alike: dict[str, list[tuple[str, str]]] = {}
     for record in records:
         coverage = mean_with_interval(record.coverage95).mean
-        if coverage is None or coverage >= LEAST_COVERAGE:
-            continue
-        reason = "its model does not fit these data"
-        if 0.0 < float(record.frequency.mean()) < _EVERY_SLOT:
-            reason += ", or it samples too rarely to follow them"
-        if config.composition is not None and float(record.frequency.mean()) > 0.0:  # the model alone has no shares
-            learns = record.label in relays and config.share_width > 0.0
-            shares = "it has not learned yet how shares differ by region" if learns else _EQUAL_SHARES
-            reason = f"{shares}, or {reason}" if learns else shares
-            if record.label in relays and not learns:
-                reason += "; with share_width=0.1 it learns them"
-        advice = (
-            "" if config.learn or record.label not in could_learn else " With learn=True it learns how far it is off."
-        )
-        remarks.append(
-            f"{record.label}: only {coverage:.1%} of its 95% intervals contain the truth. They are too narrow: "
-            f"{reason}.{advice}"
-        )
+        if coverage is not None and coverage < LEAST_COVERAGE:
+            alike.setdefault(_why_narrow(config, record), []).append((record.label, f"{coverage:.1%}"))
+    remarks = []
+    for reason, narrow in alike.items():
+        labels, coverages = zip(*narrow, strict=True)
+        parts = (" and " if len(narrow) == 2 else ", ").join(coverages)
+        text = f"only {parts} of {'its' if len(narrow) == 1 else 'their'} 95% intervals contain the truth"
+        remarks.append(f"{', '.join(labels)}: {text}. They are too narrow: {reason}")
     return remarks
+
+
+def _why_narrow(config: SimulationConfig, record: RunRecords) -> str:
+    """Return why the intervals of a scheme are too narrow, and what may help."""
+    relays = {entrant.label for entrant in config.entrants if isinstance(entrant.scheme, Relay)}
+    could_learn = relays if config.form == "diagonal" and config.composition is None else set()
+    reason = "the model does not fit these data"
+    if 0.0 < float(record.frequency.mean()) < _EVERY_SLOT:
+        reason += ", or samples are too rare to follow them"
+    if config.composition is not None and float(record.frequency.mean()) > 0.0:  # the model alone has no shares
+        learns = record.label in relays and config.share_width > 0.0
+        shares = "it has not learned yet how shares differ by region" if learns else _EQUAL_SHARES
+        reason = f"{shares}, or {reason}" if learns else shares
+        if record.label in relays and not learns:
+            reason += "; with share_width=0.1 it learns them"
+    advice = "" if config.learn or record.label not in could_learn else " With learn=True it learns how far it is off."
+    return f"{reason}.{advice}"
 
 
 def _wide(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Return a remark if intervals of some schemes contain the truth clearly more often than they say."""
     cells = (config.data.slots - config.burn_in) * config.servers * len(config.data.regions)
-    if config.runs * cells < _FEWEST_INTERVALS:
+    if config.runs * cells < FEWEST_INTERVALS:
         return []
-    coverages = {record.label: mean_with_interval(record.coverage95).mean for record in records}
-    wide = [label for label, coverage in coverages.items() if coverage is not None and coverage > _MOST_COVERAGE]
+    coverages = {record.label: mean_with_interval(record.coverage95).mean for record in records if not is_empty(record)}
+    wide = [label for label, coverage in coverages.items() if coverage is not None and coverage > MOST_COVERAGE]
     if not wide:
         return []
     return [
-        f"more than {_MOST_COVERAGE:.1%} of the 95% intervals of {', '.join(wide)} contain the truth: they are wider "
+        f"more than {MOST_COVERAGE:.1%} of the 95% intervals of {', '.join(wide)} contain the truth: they are wider "
         "than they need to be, and the estimates are better than they say."
     ]
 

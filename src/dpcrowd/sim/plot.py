@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from dpcrowd.errors import BadInput, MissingExtra
 from dpcrowd.sim.export import check_writable, refuse_failed_write
+from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import SimulationResult, exhaustion
 from dpcrowd.sim.statistics import means_with_halves
 
@@ -38,7 +40,8 @@ def plot_errors(result: SimulationResult, path: Path) -> None:
     """Plot total error, ARE and ACE of each slot: the mean over the runs, and a band for its 95% interval.
 
     Slots that are not scored (burn-in) are shaded. A cross marks the slot in which the budget of a finite scheme was
-    exhausted, where that happened, and the legend says at which part of the servers; it has the total error and the
+    exhausted, where that happened, and the legend says at which part of the servers; another one marks the end of a
+    horizon that ends before the data. The legend has the total error and the
     coverage of each scheme, too, over all scored slots. Results that were stored have no total error by slot.
     """
     check_plot_path(path)
@@ -62,14 +65,11 @@ def plot_errors(result: SimulationResult, path: Path) -> None:
             low = np.maximum(mean - half, mean / 10)
             panel.fill_between(slots, low, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
         for line, record in zip(panel.get_lines(), result.records.values(), strict=True):
-            budget = exhaustion(record)
-            slot = budget["exhausted_at"]
-            if slot is not None:
-                share = f"{budget['exhausted_servers']:.0%} of the servers"
-                text = f"{record.label}: budget exhausted at slot {slot}\n({share})"
+            for slot, text in _ends(record):
                 # Above all lines and with an edge: among lines that rise and fall a cross of their colours is lost.
                 cross = {"marker": "X", "s": 70, "color": line.get_color(), "edgecolors": "black", "zorder": 5}
-                panel.scatter([slot], line.get_ydata()[slot], linewidths=0.8, label=text, **cross)
+                label = f"{record.label}: {text}"
+                panel.scatter([slot], line.get_ydata()[slot], linewidths=0.8, label=label, **cross)
         if burn_in > 0:
             text = f"not scored: slot{'s 0 to' if burn_in > 1 else ''} {burn_in - 1} (burn-in)"
             panel.axvspan(-0.5, burn_in - 0.5, color="0.88", zorder=0, linewidth=0, label=text)
@@ -87,6 +87,16 @@ def plot_errors(result: SimulationResult, path: Path) -> None:
     figure.legend(*handles, loc="outside right upper", fontsize="small", title=title, title_fontsize="small")
     with refuse_failed_write(path):
         figure.savefig(path)
+
+
+def _ends(record: RunRecords) -> Iterator[tuple[int, str]]:
+    """Yield the slots in which a budget and a horizon ended before the data, and what that means in words."""
+    budget = exhaustion(record)
+    slot, end = budget["exhausted_at"], budget["horizon_over_at"]
+    if slot is not None:
+        yield slot, f"budget exhausted at slot {slot}\n({budget['exhausted_servers']:.0%} of the servers)"
+    if end is not None and budget["exhausted_servers"] < 1.0:
+        yield end, f"horizon over at slot {end},\nno samples since"
 
 
 def _label(row: dict[str, Any]) -> str:

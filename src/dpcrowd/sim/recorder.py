@@ -22,7 +22,7 @@ from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.history import PosteriorHistory
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
-from dpcrowd.sim.exhaustion import exhausted_slots
+from dpcrowd.sim.exhaustion import exhausted_slots, horizon_end
 from dpcrowd.sim.metrics import (
     SIZES,
     absolute_sums,
@@ -67,6 +67,7 @@ class RunRecords:
     draws                     (runs, 3) the number of records that servers made, of the draws of noise in them, and of
                               records with one draw on the sum of all regions; None unless relay was asked for groups
     total_error_by_slot       (runs, slots), the burn-in included; NaN where nobody is; None in stored results
+    horizon_over_at           the first slot after a finite horizon that ends before the data; None where none does
     empty                     share of the cells (a region in a slot) in which nobody is; None in stored results
     empty_regions             share of the regions in which nobody is in any slot that counts; None in stored results
     """
@@ -105,6 +106,7 @@ class RunRecords:
     empty_regions: PerRun | None = None
     draws: Floats | None = None
     total_error_by_slot: PerRunAndSlot | None = None
+    horizon_over_at: int | None = None
 
 
 class Recorder:
@@ -254,6 +256,7 @@ class Recorder:
             empty=_over_slots((self._truth[start:] == 0).mean(axis=2)),
             empty_regions=(self._truth[start:] == 0).all(axis=0).mean(axis=1),
             total_error_by_slot=self._total_error_by_slot(),
+            horizon_over_at=horizon_end(self._entrant.guarantee, slots),
             **self._view_scores(start),
         )
 

@@ -117,6 +117,7 @@ class SimulationResult:
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
     warnings    those of the notes without which figures are misread
     first_notes the warnings and what the observation noise alone costs, which are printed first
+    details     those of the notes that repeat a default or what a scheme is; the command prints them with --wide
     setup       the settings of each scheme: data, servers, epsilon, ...; `write` repeats them in every row
     observation_noise   what the observation noise alone costs: errors without privacy, on the first runs
     attributions        who answers for the promise of each scheme: dpcrowd, or another package
@@ -138,6 +139,7 @@ class SimulationResult:
     attributions: dict[str, Attribution] = field(default_factory=dict)
     first_notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return what the command's table begins with, one line per scheme; the arrays would fill many pages."""
@@ -382,13 +384,18 @@ def errors_by_size(by_size: Floats) -> list[dict[str, Any]]:
 
 
 def exhaustion(record: RunRecords) -> dict[str, Any]:
-    """Return when a finite budget ran out: the median slot of the servers of all runs, and which share of them."""
+    """Return when a finite budget ran out: the median slot of the servers of all runs, and which share of them.
+
+    With it comes the slot in which the horizon was over, if it ends before the data.
+    """
+    horizon = {"horizon_over_at": record.horizon_over_at}
     if record.exhausted_at is None or np.isnan(record.exhausted_at).all():
-        return {"exhausted_at": None, "exhausted_servers": 0.0}
+        return {"exhausted_at": None, "exhausted_servers": 0.0, **horizon}
     slots = record.exhausted_at[~np.isnan(record.exhausted_at)]
     return {
         "exhausted_at": int(np.median(slots)),
         "exhausted_servers": slots.size / record.exhausted_at.size,
+        **horizon,
     }
 
 
@@ -414,6 +421,8 @@ def merge_records(parts: Sequence[RunRecords]) -> RunRecords:
             values[f.name] = tuple(joined[i] for i in order) if joined else ()
         elif f.name == "smoothed" and pieces[0] is not None:
             values[f.name] = merge_smoothed(pieces, order)
+        elif f.name == "horizon_over_at":
+            values[f.name] = pieces[0]
         elif f.name in ("seconds", "server_slots"):
             values[f.name] = sum(pieces)
     return RunRecords(**values)

@@ -16,10 +16,12 @@ from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.configure import Data, Schemes, configure
 from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.link_notes import slow_notes
-from dpcrowd.sim.notes import attribution, notes, observation_note, promise, setup, warnings
+from dpcrowd.sim.notes import attribution, details, notes, promise, setup, warnings
+from dpcrowd.sim.observation_note import observation_note
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import Errors, ObservationNoise, SimulationResult, merge_records
 from dpcrowd.sim.together import errors_together
+from dpcrowd.threads import one_thread
 
 __all__ = ["batches", "configure", "simulate"]
 
@@ -67,7 +69,8 @@ def simulate(
     for name in settings:
         if name not in allowed:
             raise unknown_name("setting", name, allowed)
-    config = configure(schemes, data, **settings)
+    with one_thread():
+        config = configure(schemes, data, **settings)
     if announce is not None:
         for reason in slow_notes(config):
             announce(reason)
@@ -89,7 +92,7 @@ def simulate(
         parts = _run_parallel(config, shared, where, progress, total)
     merged = [merge_records(records) for records in zip(*parts, strict=True)]
     noise = _observation_noise(config, merged)
-    cost = [] if noise is None else [observation_note(noise, config.runs, config.composition or 0.0)]
+    cost = [] if noise is None else [observation_note(noise, config)]
     serious = warnings(config, merged)
     return SimulationResult(
         records={record.label: record for record in merged},
@@ -101,6 +104,7 @@ def simulate(
         ),
         first_notes=(*serious, *cost),
         warnings=tuple(serious),
+        details=tuple(details(config)),
         setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
         attributions={entrant.label: attribution(entrant) for entrant in config.entrants},
         observation_noise=noise,

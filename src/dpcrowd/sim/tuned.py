@@ -318,8 +318,6 @@ def _model(section: dict[str, Any], file: str, regions: int) -> ProcessModel:
         return ProcessModel.of(section["transition"], process_var)
     except BadInput as error:
         raise BadInput(f"[model] of {file}: {error}") from None
-    except ValueError:  # a matrix with rows of different lengths
-        raise BadInput(f"'transition' in [model] of {file} must be a number, or {regions} rows of {regions}.") from None
 
 
 def _numeric(value: Any) -> bool:

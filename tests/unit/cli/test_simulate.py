@@ -15,14 +15,14 @@ import pytest
 
 import dpcrowd
 from dpcrowd.cli.main import main
-from dpcrowd.cli.simulate import _number, _size_columns
+from dpcrowd.cli.simulate import _exhaustion, _number, _size_columns
 from sim_support import NAMES, TINY, WINDOW, tiny_words, write_checkins
 
 KEYS = {
     *("scheme", "are", "ace", "frequency", "packets_per_slot", "bytes_per_slot", "latency_ms", "epsilon_paid"),
     *("coverage95", "server_slots_per_second", "heartbeats_per_slot"),
     *("total_error", "mae", "rmse", "by_size", "burn_in"),
-    *("exhausted_at", "exhausted_servers"),
+    *("exhausted_at", "exhausted_servers", "horizon_over_at"),
     *("turnover", "shares", "composition", "share_width"),
     *("promise", "claimed_by", "passes_checks"),
 }
@@ -179,19 +179,20 @@ def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -
         assert half == f"{(high - low) / 2:.4g}"
     assert lines[0].split()[-1] == "–", "no privacy, nothing paid"
     assert lines[3].startswith("warning: shares sum to about 3.15, and users may be at several servers at once")
-    assert lines[4].startswith("note: the observation noise alone costs ARE "), "figures are read with it"
+    assert lines[4].startswith("note: the observation noise alone (each server "), "figures are read with it"
     assert lines[5] == "promise of non-private: none, exact counts are shared."
     (length,) = {len(one["dpcrowd"].are_by_slot[0]) for one in [dpcrowd.simulate("dpcrowd", **TINY)]}
     promise = "Pure user-level differential privacy with ε = 1 for everything that one server releases of a stream of"
     assert lines[6] == f"promise of fast, dpcrowd: {promise} {length} slots."
-    heartbeats = f"dpcrowd {api['dpcrowd']['heartbeats_per_slot']:.4g}. A live server sends every neighbour"
-    assert lines[7].startswith(f"heartbeats per slot of a live network, besides these packets: {heartbeats}")
-    assert lines[8].startswith("--wide shows complete promises, RMSE, ACE, bytes")
-    assert len(lines) == 9
+    assert lines[7].startswith("--wide shows complete promises, RMSE, ACE, bytes, heartbeats")
+    assert len(lines) == 8
     assert main(tiny_words("non-private,fast,dpcrowd", "--quiet")) == 0
     assert capsys.readouterr().out.splitlines() == [head, *lines[:4]], "the table and warnings only"
     assert main(tiny_words("non-private,fast,dpcrowd", "--wide")) == 0
-    assert "Changing where a user was, instead of deleting, costs twice that" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Changing where a user was, instead of deleting, costs twice that" in out
+    heartbeats = f"dpcrowd {api['dpcrowd']['heartbeats_per_slot']:.4g}. A live server sends every neighbour"
+    assert f"heartbeats per slot of a live network, besides these packets: {heartbeats}" in out
 
 
 def test_what_figures_have_to_be_read_with_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,18 +215,24 @@ def test_what_figures_have_to_be_read_with_comes_first(tmp_path: Path, capsys: p
     )
     first = next(number for number, line in enumerate(starts) if line.startswith("note: "))
     assert all(line.startswith("warning: ") for line in starts[:first])
-    assert starts[first].startswith("note: the observation noise alone costs ")
+    assert starts[first].startswith("note: the observation noise alone ")
     assert starts[first + 1].startswith("promise of relay, kalman-uniform: Pure user-level differential privacy")
     assert starts[first + 2].startswith("promise of past: nothing to promise")
     assert all(line.startswith("note: ") for line in starts[first + 3 :])
     assert main([*words, "--wide"]) == 0
-    assert "Of relay also: The audience of a record is the complete network" in capsys.readouterr().out
+    wide = capsys.readouterr().out
+    assert "Of relay also: The audience of a record is the complete network" in wide
+    more = {line for line in wide.splitlines() if line.startswith("note: ")} - set(starts)
+    assert more == {
+        "note: each server counts a binomial part of the people, as live servers do; this default is new in version "
+        "0.2, and --observation paper gives the one before."
+    }, "what repeats a default pushed the warnings out of sight"
     assert main([*words, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    texts = {line.partition(": ")[2] for line in starts if not line.startswith("promise of ")}
+    texts = {line.partition(": ")[2] for line in (*starts, *more) if not line.startswith("promise of ")}
     assert set(content["notes"]) == texts
     assert [f"warning: {text}" for text in content["warnings"]] == starts[:first]
-    assert content["notes"][-1].startswith("the observation noise alone costs"), "the object has its order"
+    assert content["notes"][-1].startswith("the observation noise alone"), "the object has its order"
     assert "The audience of a record" in content["results"][0]["promise"]
 
 
@@ -298,6 +305,15 @@ def test_errors_by_size_and_the_exhausted_budget_are_shown(tmp_path: Path, capsy
     assert f"{at} ({rows[0]['exhausted_servers']:.0%})" in lines[1]
     assert any(line.startswith(f"warning: fast: budget exhausted at slot {at} of 60 (the median of ") for line in lines)
     assert rows[1]["exhausted_at"] is None, "it has paid for every slot"
+
+
+def test_the_table_says_where_a_horizon_was_over(capsys: pytest.CaptureFixture[str]) -> None:
+    """A dash in the column of exhausted budgets, or no column, reads as if samples went on."""
+    row = {"exhausted_at": None, "exhausted_servers": 0.0, "horizon_over_at": 20}
+    assert _exhaustion(row) == "20 (horizon over)"
+    assert _exhaustion({**row, "horizon_over_at": None}) == "–"
+    assert main(tiny_words("fast", "--horizon", "20")) == 0
+    assert "exhausted at" in capsys.readouterr().out.splitlines()[0]
 
 
 def test_a_class_of_few_cells_is_not_called_empty() -> None:
@@ -426,3 +442,12 @@ def test_a_variance_per_region_is_given_to_the_filters(capsys: pytest.CaptureFix
     (by_region,) = _json(capsys, [*words, "--process-var", "4,5,6,7,8,9"])
     (same,) = _json(capsys, [*words, "--process-var", "4"])
     assert by_region["total_error"] != same["total_error"]
+
+
+def test_the_help_says_that_groups_and_learned_shares_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the refusal said so, after both were given."""
+    assert main(["simulate", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "auto excludes --share-width." in text.partition("--groups auto|off")[2]
+    assert "excludes joining small regions (groups auto)" in text.partition("--share-width [PART]")[2]
+    assert main(tiny_words("relay", "--groups", "auto", "--share-width", "--shares", "partition")) == 2

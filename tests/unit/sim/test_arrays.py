@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,52 @@ def test_an_array_that_holds_no_counts_is_refused(counts: np.ndarray, words: str
     """The same rules as for a file."""
     with pytest.raises(BadInput, match=words):
         simulate("fast", counts, **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([[1, 2], [3]], "given 2 numbers in row 0, and 1 number in row 1."),
+        ([[1], [2], [3, 4]], "given 1 number in row 0, and 2 numbers in row 2."),
+        ([1, [2, 3]], "given a single number in row 0, and 2 numbers in row 1."),
+        ([[[1, 2], [3]], [[1], [2, 3]]], "with one number per region; given rows of something else."),
+    ],
+)
+def test_rows_of_different_lengths_are_refused_everywhere(rows: list[object], words: str) -> None:
+    """A forgotten number ended in NumPy's "inhomogeneous shape after 1 dimensions", without the row."""
+    calls: list[Callable[[], object]] = [
+        lambda: dpcrowd.counts_from_array(rows),
+        lambda: dpcrowd.fit(rows, source="x"),
+        lambda: simulate("fast", rows, **SMALL),
+        lambda: dpcrowd.plan(data=rows),
+        lambda: dpcrowd.tune("dpcrowd", rows),
+    ]
+    for call in calls:
+        with pytest.raises(BadInput) as refusal:
+            call()
+        assert str(refusal.value).startswith("counts must have a row per slot, ")
+        assert str(refusal.value).endswith(words)
+
+
+def test_other_numbers_in_rows_of_different_lengths_are_refused() -> None:
+    """Shares, budgets and transitions are lists of the caller, too; a traceback does not say which is wrong."""
+    with pytest.raises(
+        BadInput, match=r"shares must be numbers, as many for each server; given \[\[0.5, 0.5\], \[0.3\]\]"
+    ):
+        dpcrowd.plan([40, 50], process_var=3, shares=[[0.5, 0.5], [0.3]])
+    for wrong in ([[1, 2], [3]], ["a"], [True]):
+        with pytest.raises(BadInput, match="epsilons must be numbers above 0, such as"):
+            dpcrowd.plan([40, 50], process_var=3, servers=4, density=1.0, window=10, epsilons=wrong)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="transition must be numbers, in rows of the same length; given"):
+        dpcrowd.ProcessModel.of([[1.0, 0.0], [1.0]], [1.0, 2.0])
+    with pytest.raises(BadInput, match="process variance must be numbers, in rows of the same length; given"):
+        dpcrowd.ProcessModel.of(1.0, ["a"])
+
+
+def test_a_list_is_no_name_of_a_file() -> None:
+    """`load_data` called an array of counts allowed when it was given one."""
+    with pytest.raises(BadInput, match=r"an array of counts .* \(dpcrowd.counts_from_array makes a data set of it\)"):
+        dpcrowd.load_data([[1, 2], [3, 4]])
 
 
 def test_central_follows_the_schemes_beside_it() -> None:

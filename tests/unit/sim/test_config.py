@@ -18,7 +18,8 @@ from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for, whole_number
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import load
-from dpcrowd.sim.notes import observation_note, overlap_notes
+from dpcrowd.sim.notes import overlap_notes
+from dpcrowd.sim.observation_note import observation_note
 from dpcrowd.sim.result import Errors, ObservationNoise
 from dpcrowd.sim.simulate import simulate
 from sim_support import TINY, assert_same_records
@@ -262,7 +263,7 @@ def test_only_the_random_graph_is_dynamic_by_default(graph: str, dynamic: bool) 
 def remarks(schemes: str, **settings: Any) -> list[str]:
     """Notes without the line on the observation noise, which every result has."""
     notes = simulate(schemes, **{**TINY, **settings}).notes
-    assert notes[-1].startswith("the observation noise alone costs ARE ")
+    assert notes[-1].startswith("the observation noise alone (each server counts only a part of the crowd) costs ARE ")
     return list(notes[:-1])
 
 
@@ -423,9 +424,11 @@ def test_every_result_says_what_the_observation_noise_alone_costs() -> None:
     assert filtered.are == pytest.approx(record.are[:3].mean())
     assert (alone.observation_noise.are, alone.observation_noise.total_error) == (together.are, together.total_error)
     assert alone.notes[-1] == (
-        f"the observation noise alone costs ARE {filtered.are:.3g} and total error {filtered.total_error:.3g} where a "
-        f"filter hears the exact counts of its neighbours (non-private), and ARE {together.are:.3g} and total error "
-        f"{together.total_error:.3g} where the counts of all servers are added up, in 3 runs of 5."
+        "the observation noise alone (each server counts only a part of the crowd) costs "
+        f"ARE {filtered.are:.3g} and total error {filtered.total_error:.3g} where a server hears the exact counts of "
+        f"its neighbours (non-private), and ARE {together.are:.3g} and total error {together.total_error:.3g} where "
+        "those of all servers are added up, without a filter, in 3 runs of 5. Here a server hears itself alone "
+        "(uniform)."
     )
     assert_same_records(both["uniform"], alone["uniform"])
 
@@ -439,27 +442,54 @@ def test_the_cost_of_the_observation_is_that_of_the_better_estimate() -> None:
     assert (better.are, better.total_error) == (0.4, 0.05)
 
 
+def noise_line(together: Errors, filtered: Errors, **settings: Any) -> str:
+    """The line for errors of three runs of three, up to whom a server hears."""
+    config = configure("non-private", np.ones((30, 2), dtype=int), **{**TINY, "slots": None, "runs": 3, **settings})
+    return observation_note(ObservationNoise.of(together, filtered, 3), config)
+
+
 def test_the_line_on_the_observation_noise_begins_with_the_error_of_non_private() -> None:
     """It had two errors for one thing: 0 in every partitioned run, and another one that was not 0."""
     for filtered in (Errors(0.4, 0.05), Errors(0.4, 0.5)):
-        text = observation_note(ObservationNoise.of(Errors(0.2, 0.1), filtered, 3), 3)
-        error = f"ARE 0.4 and total error {filtered.total_error}"
-        assert text.startswith(
-            f"the observation noise alone costs {error} where a filter hears the exact counts of its "
+        text = noise_line(Errors(0.2, 0.1), filtered)
+        assert f" costs ARE 0.4 and total error {filtered.total_error} where a server hears the exact counts of" in text
+        assert text.endswith(
+            "(non-private), and ARE 0.2 and total error 0.1 where those of all servers are added up, without a filter."
         )
-        assert text.endswith("ARE 0.2 and total error 0.1 where the counts of all servers are added up.")
-    partitioned = observation_note(ObservationNoise.of(Errors(0.0, 2.8e-17), Errors(0.4, 0.05), 3), 3)
-    assert partitioned.endswith("and nothing where the counts of all servers are added up."), (
-        "2.8e-17 is nobody's error"
-    )
-    assert "costs ARE 0 and total error 0.25 where" in observation_note(
-        ObservationNoise.of(Errors(0.0, 0.0), Errors(2.8e-17, 0.25), 3), 3
-    )
-    wrong = observation_note(ObservationNoise.of(Errors(0.3, 0.1), Errors(0.4, 0.05), 3), 3, 0.5)
-    assert wrong.endswith("are added up; part of it is due to public shares that are wrong (composition 0.5).")
-    empty = observation_note(ObservationNoise.of(Errors(0.2, None), Errors(None, None), 3), 3)
-    assert "costs no defined error where a filter hears" in empty
-    assert empty.endswith("ARE 0.2 where the counts of all servers are added up.")
+    partitioned = noise_line(Errors(0.0, 2.8e-17), Errors(0.4, 0.05))
+    assert partitioned.endswith("and nothing where it hears those of all servers."), "2.8e-17 is nobody's error"
+    assert "costs ARE 0 and total error 0.25 where" in noise_line(Errors(0.0, 0.0), Errors(2.8e-17, 0.25))
+    wrong = noise_line(Errors(0.3, 0.1), Errors(0.4, 0.05), composition=0.5, shares="partition")
+    assert wrong.endswith("without a filter; part of it is due to public shares that are wrong (composition 0.5).")
+    empty = noise_line(Errors(0.2, None), Errors(None, None))
+    assert "costs no defined error where a server hears" in empty
+    assert empty.endswith("ARE 0.2 where those of all servers are added up, without a filter.")
+
+
+@pytest.mark.parametrize(
+    ("schemes", "more", "heard"),
+    [
+        ("relay", {"hops_per_slot": "all", "reach": "all"}, "all servers that links connect (relay)"),
+        ("relay", {"reach": "all"}, "all servers that links connect, distant ones later (relay)"),
+        ("relay", {"reach": 3}, "servers up to 3 hops away, distant ones later, which is between the two (relay)"),
+        ("relay,dpcrowd", {"reach": 1}, "its neighbours (relay, dpcrowd)"),
+        (
+            "fast,dfast,central,past,non-private",
+            {},
+            "itself alone (fast), or all servers that links connect (dfast), or all servers (central)",
+        ),
+    ],
+)
+def test_the_line_on_the_observation_noise_says_which_error_applies(
+    schemes: str, more: dict[str, Any], heard: str
+) -> None:
+    """A reader of relay's errors could not tell which of two numbers they are to be compared with."""
+    data = np.random.default_rng(0).poisson(40, (30, 2))
+    if "past" in schemes:
+        more = {**more, "model": dpcrowd.fit(data, source="drawn for this test")}
+    config = configure(schemes, data, **{**TINY, "slots": None, **more})
+    text = observation_note(ObservationNoise.of(Errors(0.2, 0.1), Errors(0.4, 0.3), 2), config)
+    assert text.endswith(f"are added up, without a filter. Here a server hears {heard}.")
 
 
 def test_a_run_that_would_take_long_is_not_repeated_for_the_observation_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,7 +516,7 @@ def test_results_name_shares_that_differ_by_region_and_do_not_blame_the_model() 
     learned = simulate("relay,duniform", data, share_width=0.1, **settings)
     assert any("relay learns the shares of every region from records" in note for note in learned.notes)
     assert [learned.setup[label]["share_width"] for label in ("relay", "duniform")] == [0.1, None]
-    assert learned.notes[-1].startswith("the observation noise alone costs")
+    assert learned.notes[-1].startswith("the observation noise alone")
 
 
 def test_a_list_of_shares_says_how_many_servers_there_are(tmp_path: Path) -> None:

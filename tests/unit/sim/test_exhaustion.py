@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpcrowd.sim import simulate as simulate_module
 from dpcrowd.sim.exhaustion import exhausted_slots
 from dpcrowd.sim.simulate import simulate
 from sim_support import TINY
@@ -67,12 +68,37 @@ def test_a_horizon_that_ends_before_the_data_is_exhausted() -> None:
     assert (row["exhausted_at"], row["exhausted_servers"]) == (40, 1.0)
 
 
+@pytest.mark.parametrize("scheme", ["fast", "dfast", "dpcrowd", "kalman-uniform", "relay"])
+def test_a_horizon_that_is_over_with_budget_left_is_said(scheme: str) -> None:
+    """Predictions of 400 slots, without one sample, were scored as if they were the scheme's estimates."""
+    setting = {**TINY, "slots": 100, "runs": 1, "keep_estimates": True, "horizon": 20, "burn_in": 30}
+    result = simulate(scheme, jobs=1, **setting)
+    (row,) = result.summary()
+    assert row["horizon_over_at"] == 20
+    assert row["frequency"] == 0.0
+    texts = [text for text in result.warnings if "horizon over" in text]
+    over = f"{scheme}: horizon over at slot 20 of 100: no samples since, only predictions"
+    expected = [f"{over}, and no slot that is scored has one."] if row["exhausted_servers"] < 1.0 else []
+    assert texts == expected
+    assert texts or any("budget exhausted" in text for text in result.warnings)
+    later = simulate(scheme, jobs=1, **{**setting, "burn_in": 10})
+    assert [text for text in later.warnings if "horizon over" in text] == [f"{over}."] * len(expected)
+    assert simulate(scheme, jobs=1, **{**setting, "horizon": 100}).summary()[0]["horizon_over_at"] is None
+
+
+def test_batches_keep_the_end_of_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many runs are simulated in batches; the merged record must not lose what each of them says."""
+    monkeypatch.setattr(simulate_module, "_BATCH_VALUES", 1)
+    result = simulate("fast,dpcrowd", horizon=20, jobs=1, **TINY)
+    assert [row["horizon_over_at"] for row in result.summary()] == [20, 20]
+
+
 def test_schemes_that_are_exhausted_alike_share_a_remark() -> None:
     """Three lines that differed by a name alone pushed the other warnings out of sight."""
     result = simulate("kalman-uniform,fast,dkalman-uniform", horizon=40, **{**TINY, "slots": 100})
     rows = {row["scheme"]: (row["exhausted_at"], row["exhausted_servers"]) for row in result.summary()}
     assert rows["kalman-uniform"] == rows["dkalman-uniform"] == (40, 1.0), "each scheme keeps its own"
-    texts = [text for text in result.warnings if "40 of 100" in text]
+    texts = [text for text in result.warnings if "exhausted at slot 40 of 100" in text]
     assert texts == [
         "kalman-uniform, dkalman-uniform: budget exhausted at slot 40 of 100 (the median of the 100% of the servers "
         "that ran out); these take no more samples."

@@ -228,6 +228,24 @@ def test_the_lines_are_the_series_and_the_band_its_interval(
 
 
 @pytest.mark.slow
+def test_a_cross_marks_where_a_horizon_was_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Budget was left, so nothing marked the slot from which on there were no samples."""
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path: figures.append(self))
+    result = simulate("fast", horizon=20, **{**TINY, "slots": 60})
+    part = result["fast"].exhausted_at
+    assert part is not None
+    left = replace(result, records={"fast": replace(result["fast"], exhausted_at=np.full_like(part, np.nan))})
+    plot_errors(left, tmp_path / "errors.png")
+    panel = figures[0].axes[0]
+    assert "fast: horizon over at slot 20,\nno samples since" in panel.get_legend_handles_labels()[1]
+    (cross,) = panel.collections[1:]
+    assert cross.get_offsets()[0][0] == 20
+
+
+@pytest.mark.slow
 def test_a_cross_marks_where_a_budget_was_exhausted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From there on the line is a prediction without samples, which the line itself does not show."""
     from matplotlib.figure import Figure

@@ -389,8 +389,8 @@ def test_narrow_intervals_have_two_possible_causes() -> None:
     shifted = counts_from_array(data.counts[4:] * 3)
     result = dpcrowd.simulate("dpcrowd-w,relay,past", shifted, model=model, learn=False, **ONE_RUN)
     causes = {note.partition(":")[0]: note for note in result.notes if "They are too narrow" in note}
-    assert causes["past"].endswith("its model does not fit these data.")
-    assert causes["dpcrowd-w"].endswith("its model does not fit these data, or it samples too rarely to follow them.")
+    assert causes["past"].endswith("the model does not fit these data.")
+    assert causes["dpcrowd-w"].endswith("the model does not fit these data, or samples are too rare to follow them.")
     assert causes["relay"].endswith("With learn=True it learns how far it is off.")
     assert any("given graph, shares, process model and guarantee" in note for note in result.notes)
 

@@ -56,6 +56,19 @@ def test_the_model_alone_has_no_shares(tmp_path: Path) -> None:
         jobs=1,
     )
     reasons = {note.partition(":")[0]: note for note in result.notes if "too narrow" in note}
-    assert "its model does not fit" in reasons["past"]
+    assert "the model does not fit" in reasons["past"]
     assert "shares" not in reasons["past"]
     assert "share_width=0.1 it learns them" in reasons["relay"]
+
+
+def test_schemes_whose_intervals_are_too_narrow_for_one_reason_share_a_warning() -> None:
+    """Two lines that differed by a name and a number alone were read as two problems."""
+    settings: dict[str, Any] = {"servers": 6, "density": 0.5, "window": 10, "runs": 1, "jobs": 1, "burn_in": 5}
+    counts = np.cumsum(np.random.default_rng(0).choice([-300, 300], (60, 1)), axis=0) + 20_000
+    result = simulate("dkalman-uniform,kalman-uniform", counts, process_var=1.0, epsilon=10.0, **settings)
+    first, second = (f"{row['coverage95']:.1%}" for row in result.summary())
+    (warning,) = (text for text in result.warnings if "too narrow" in text)
+    assert warning == (
+        f"dkalman-uniform, kalman-uniform: only {first} and {second} of their 95% intervals contain the truth. They "
+        "are too narrow: the model does not fit these data."
+    )

@@ -101,9 +101,12 @@ def test_a_note_says_how_many_samples_were_chosen() -> None:
     """Otherwise nobody knows what was simulated."""
     result = simulate("relay", COUNTS, **SMALL, window=30, runs=2)
     number = samples(process_var=None)
-    beginning = f"relay takes {number} samples in 30 slots: the fewest whose predicted mean relative error is within 2%"
+    beginning = f"relay takes {number} samples in 30 slots, and its records travel "
     assert number > 1
-    assert any(note.startswith(beginning) for note in result.notes)
+    (note,) = (note for note in result.notes if note.startswith(beginning))
+    assert (
+        ": the fewest whose predicted mean relative error is within 2% of the least, given graph, shares, Q and" in note
+    )
     chosen = simulate("relay", COUNTS, **SMALL, window=30, runs=2, samples=3)
     assert not any("samples in" in note for note in chosen.notes)
 
@@ -192,7 +195,11 @@ def test_the_reach_is_planned_where_nobody_says() -> None:
 def test_a_note_says_how_far_records_travel() -> None:
     """A reach that was chosen silently would be taken for the one that the documentation names."""
     result = simulate("relay", COUNTS, **SMALL, window=30, runs=2)
-    assert any(note.startswith("records of relay travel") for note in result.notes)
+    (note,) = (note for note in result.notes if "travel" in note)
+    assert note.startswith("relay takes ")
+    assert ", and its records travel " in note, "one remark for what was chosen together"
+    alone = simulate("relay", COUNTS, **SMALL, window=30, runs=2, samples=3)
+    assert any(note.startswith("records of relay travel ") for note in alone.notes)
     chosen = simulate("relay", COUNTS, **SMALL, window=30, runs=2, reach="all")
     assert not any("travel" in note for note in chosen.notes)
 

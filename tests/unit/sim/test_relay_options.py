@@ -198,15 +198,19 @@ def test_a_result_says_that_records_are_slower_than_live_ones() -> None:
     """The default of the simulator is the slowest network there is; who did not choose it would think it live."""
 
     def said(schemes: Any, **options: Any) -> list[str]:
-        notes = simulate(schemes, **{**WINDOWED, "density": 0.5}, samples=4, **options).notes
+        notes = simulate(schemes, **{**WINDOWED, "density": 0.5, "samples": 4, **options}).notes
         return [note for note in notes if "Live servers forward them at once" in note]
 
     (note,) = said("relay,uniform", reach="all")
-    assert note.startswith("relay: records go one hop per slot")
+    assert note.startswith("relay: records go one hop per slot"), "the samples were given"
     assert "--hops-per-slot all" in note
     for options in ({"hops_per_slot": 1}, {"hops_per_slot": "all"}):
         assert not said("relay", reach="all", **options), "whoever gives a number knows it"
     assert not said("relay", reach=1), "one hop is all of them"
+    assert not said("relay", graph="complete", density=None, reach="all"), "every server is one hop away"
+    planned = simulate("relay", **{**WINDOWED, "density": 0.5, "reach": "all"}).notes
+    (merged,) = (note for note in planned if "Live servers forward them at once" in note)
+    assert merged.startswith("relay takes "), "one remark for all that was chosen"
 
 
 @pytest.mark.slow

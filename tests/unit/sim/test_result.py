@@ -41,7 +41,7 @@ def test_the_summary_has_the_keys_of_the_json_object(result: SimulationResult) -
             *("scheme", "are", "ace", "total_error", "mae", "rmse"),
             *("frequency", "packets_per_slot", "heartbeats_per_slot", "bytes_per_slot"),
             *("latency_ms", "epsilon_paid", "coverage95", "by_size"),
-            *("exhausted_at", "exhausted_servers", "server_slots_per_second", "burn_in"),
+            *("exhausted_at", "exhausted_servers", "horizon_over_at", "server_slots_per_second", "burn_in"),
             *("turnover", "shares", "composition", "share_width"),
             *("promise", "claimed_by", "passes_checks"),
         ]

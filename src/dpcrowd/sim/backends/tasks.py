@@ -13,6 +13,7 @@ from typing import Any
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.sim.backends.backend import Backend, Workers, open_workers
+from dpcrowd.threads import one_thread, threads_are_chosen
 
 __all__ = ["WorkersLost", "run_tasks"]
 
@@ -69,10 +70,11 @@ def _stream(
     failed: list[_Outcome] = []
 
     def calls() -> Iterator[Any]:
+        chosen = threads_are_chosen()
         for index, task in list(remaining.items()):
             if failed:
                 return
-            yield delayed(_run)(index, (function, task))
+            yield delayed(_run)(index, (function, task), chosen)
 
     # One task at a time: joblib would put short ones together, and together they would be late or lost.
     outcomes = Parallel(batch_size=1, return_as="generator_unordered", **workers.options)(calls())
@@ -89,8 +91,8 @@ def _stream(
             outcomes.close()
 
 
-def _run(index: int, call: Call) -> _Outcome:
-    """Run one task, in a worker.
+def _run(index: int, call: Call, threads_chosen: bool) -> _Outcome:
+    """Run one task, in a worker, with one thread for linear algebra unless the caller's user has chosen a number.
 
     Function and arguments come as a tuple, because joblib would store large arguments with one of Dask's workers; if
     that one is lost they are lost too, and with them every task that needs them.
@@ -98,7 +100,8 @@ def _run(index: int, call: Call) -> _Outcome:
     _leave_control_c_to_the_caller()
     function, arguments = call
     try:
-        return _Outcome(index, value=function(*arguments))
+        with one_thread(chosen=threads_chosen):
+            return _Outcome(index, value=function(*arguments))
     except DpcrowdError as error:
         return _Outcome(index, error=error)
     except Exception as error:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -180,7 +180,10 @@ def counts_from_array(
     (3, ('hall', 'garden'), [40, 7])
     """
     check_switches(round_counts=round_counts)
-    array = np.asarray(counts)
+    try:
+        array = np.asarray(counts)
+    except ValueError:
+        raise BadInput(_uneven_rows(counts)) from None
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iuf":
         what = f"no numbers, in shape {array.shape}" if not array.size else f"{array.dtype} in shape {array.shape}"
@@ -217,6 +220,20 @@ def counts_from_array(
         change_var=change_var,
         slot_labels=None if labels is None else labels[:length],
         counts=values,
+    )
+
+
+def _uneven_rows(counts: object) -> str:
+    """Return what is wrong with rows of which NumPy makes no array."""
+    rows = list(counts) if isinstance(counts, Iterable) else []
+    lengths = [len(row) if isinstance(row, Sized) and not isinstance(row, str) else None for row in rows]
+    other = next((number for number, length in enumerate(lengths) if length != lengths[0]), None)
+    if other is None:  # what the rows hold is uneven
+        return "counts must have a row per slot, with one number per region; given rows of something else."
+    what = ["a single number" if length is None else counted(length, "number") for length in lengths]
+    return (
+        f"counts must have a row per slot, with the same number of regions in each; given {what[0]} in row 0, and "
+        f"{what[other]} in row {other}."
     )
 
 

@@ -157,7 +157,8 @@ def _text_of(name_or_path: str | os.PathLike[str]) -> str:
     if not isinstance(name_or_path, str | os.PathLike):
         raise BadInput(
             f"data were given as an object of type {type(name_or_path).__name__}; allowed: the name of a data set, the"
-            " path of a CSV or Parquet file, a DataFrame, a loaded data set, or an array of counts with a row per slot."
+            " path of a CSV or Parquet file, a DataFrame, a loaded data set, or an array of counts with a row per slot"
+            " (dpcrowd.counts_from_array makes a data set of it)."
         )
     return os.fspath(name_or_path)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from dpcrowd.sim.planner.solve import Solution, Variable, solve
 from dpcrowd.sim.planner.text import percent, short_text
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
 from dpcrowd.sim.topology import Networks
+from dpcrowd.threads import one_thread
 
 __all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "beside_model", "plan"]
 
@@ -307,23 +309,23 @@ def plan(
     if fitted is not None:
         remarks.append(_PUBLIC.format(file=fitted.file, source=fitted.quoted_sources))
         remarks += _unchecked_times(fitted, request.slot)
-    if target is not None and solve_for is not None:
-        solution = solve(request, target.reached, solve_for, reach)
-        if solution is None:
-            remarks.append(f"no {_RANGES[solve_for]} reaches the goal of {target}.")
-        else:
-            request = solution.request
-    prediction = predict(request, reach, samples)
-    if request.slot is not None and solution is not None and solution.variable == "slot":
-        remarks.append(
-            "a longer slot is taken to count the visitors of several short ones, and the promise to cover the same "
-            "time; where people stay for several slots, a longer slot gains less."
-        )
-    if advice:
-        texts = [None if target is None else advice_on_goal(request, prediction, target)]
-        texts.append(advice_on_hidden(request, prediction))
-        remarks += [f"{text}." for text in texts if text is not None]
-    assembled = _assemble(request, prediction, target, solution, remarks, epsilons, names, width)
+    with one_thread():
+        if target is not None and solve_for is not None:
+            solution = solve(request, target.reached, solve_for, reach)
+            if solution is None:
+                remarks.append(f"no {_RANGES[solve_for]} reaches the goal of {target}.")
+            else:
+                request = solution.request
+        prediction = predict(request, reach, samples)
+        if request.slot is not None and solution is not None and solution.variable == "slot":
+            remarks.append(
+                "a longer slot is taken to count the visitors of several short ones, and the promise to cover the same "
+                "time; where people stay for several slots, a longer slot gains less."
+            )
+        if advice:
+            of_goal = None if target is None else advice_on_goal(request, prediction, target)
+            remarks += [f"{text}." for text in (of_goal, advice_on_hidden(request, prediction)) if text is not None]
+        assembled = _assemble(request, prediction, target, solution, remarks, epsilons, names, width)
     return replace(assembled, model=known)
 
 
@@ -491,7 +493,7 @@ def _assemble(
 ) -> NetworkPlan:
     config, file = config_of(request), width.file
     static = None if config.network.dynamic else _links(request)
-    values = [request.epsilon * factor for factor in _EPSILON_FACTORS] if epsilons is None else list(epsilons)
+    values = [request.epsilon * factor for factor in _EPSILON_FACTORS] if epsilons is None else _numbers(epsilons)
     by_epsilon = [
         _row(changed, predict(changed, prediction.reach))
         for changed in (replace(request, epsilon=float(f"{value:.6g}")) for value in values)
@@ -557,8 +559,22 @@ def _gain_over_model(prediction: Prediction, by_epsilon: Sequence[PlanRow]) -> l
     return [f"{gained} {percent(alone)}. {remedy} {still}"]
 
 
+def _numbers(epsilons: Sequence[object]) -> list[float]:
+    """Return the budgets of the table; refuse anything but numbers."""
+    numbers = []
+    for value in epsilons:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise BadInput(f"epsilons must be numbers above 0, such as [0.1, 1]; given {value!r}.")
+        numbers.append(float(value))
+    return numbers
+
+
 def _tuples(shares: Any) -> tuple[Any, ...]:
     """Return numbers per server, or per server and region, as tuples."""
+    try:
+        np.array(shares, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput(f"shares must be numbers, as many for each server; given {shares!r}.") from None
     return tuple(_tuples(share) if np.ndim(share) else float(share) for share in shares)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.cli.main import main
-from dpcrowd.cli.tune import _exhaustion, _larger_errors
+from dpcrowd.cli.tune import _coverage_warnings, _exhaustion, _larger_errors, _percentages
 from dpcrowd.experiments.tune import tune as tune_module
 from dpcrowd.sim.tuned import Tuned, read_tuned
 from plugin_support import Install
@@ -140,6 +140,38 @@ def test_the_file_goes_into_a_simulation(capsys: pytest.CaptureFixture[str], fol
         main(["simulate", "--scheme", "dpcrowd", "--data", "linear", "--slots", "30", *more, "--tuning", "t.toml"]) == 2
     )
     assert "t.toml was tuned on 'counts.csv', but the data are 'linear'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (0.94, 0.95, "94% → 95%"),
+        (0.9992, 0.9997, "99.92% → 99.97%"),
+        (0.951, 0.954, "95.1% → 95.4%"),
+        (0.95, 0.95, "95% → 95%"),
+        (1.0, 1.0, "100% → 100%"),
+        (1.0, 0.996, "100.0% → 99.6%"),
+        (0.9992, 0.9992, "99.9% → 99.9%"),
+        (0.999999, 1.0, "100.00% → 100.00%"),
+    ],
+)
+def test_a_change_of_the_coverage_is_not_rounded_away(before: float, after: float, shown: str) -> None:
+    """ "100% → 100%" hid a change, and that some intervals miss the truth."""
+    assert _percentages(before, after) == shown
+
+
+def test_intervals_that_are_too_wide_are_said_as_in_a_simulation() -> None:
+    """`tune` printed 100% without a word, where `simulate` warns: the same intervals, two judgements."""
+    text = (
+        "warning: more than 99.5% of the 95% intervals contain the truth: they are wider than they need to be, and the "
+        "estimates are better than they say."
+    )
+    shape = {"first": 0, "last": 60, "burn_in": 10, "runs": 2, "servers": 5, "regions": ("a", "b")}
+    wide = SimpleNamespace(coverage_after=0.9997, **shape)
+    assert _coverage_warnings(wide) == [text]
+    assert _coverage_warnings(SimpleNamespace(coverage_after=0.995, **shape)) == []
+    few = {**shape, "last": 59}
+    assert _coverage_warnings(SimpleNamespace(coverage_after=0.9997, **few)) == [], "among few it may be chance"
 
 
 def test_json_holds_everything_that_the_file_does(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

@@ -240,7 +240,7 @@ GOOD = toml_text(_tuned())
         (
             "transition = 1.0",
             "transition = [[1.0], [0.0, 1.0]]",
-            "'transition' in [model] of t.toml must be a number, or",
+            "[model] of t.toml: transition must be numbers, in rows of the same length; given",
         ),
         ("transition = 1.0", "transition = [1.0]", "[model] of t.toml: transition has shape (1,)"),
         ("theta = 1.25", "theta = -1.0", "[tuning] of t.toml: tuning parameter theta must be a finite number >= 0"),

@@ -94,7 +94,7 @@ def _losing(monkeypatch: pytest.MonkeyPatch, attempts: int, finished: list[int])
         asked.append(list(left))
         share = finished[len(asked) - 1] if len(asked) <= len(finished) else None
         for index in list(left)[:share]:
-            yield tasks._run(index, (function, left[index]))
+            yield tasks._run(index, (function, left[index]), True)
         if share is not None:
             raise BrokenProcessPool("a worker was killed. Look at its log.")
 
