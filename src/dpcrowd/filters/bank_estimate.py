@@ -48,10 +48,20 @@ import math
 import numpy as np
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.learning import FAR_AWAY, MODEL, Bank, Beliefs, carried_parts, over_beliefs, predict_bank
+from dpcrowd.filters.learning import (
+    CALM,
+    FAR_AWAY,
+    MODEL,
+    Bank,
+    Beliefs,
+    Priors,
+    carried_parts,
+    over_beliefs,
+    predict_bank,
+)
 from dpcrowd.filters.model import ProcessModel
 
-__all__ = ["combined", "doubtful_weights", "step_ahead"]
+__all__ = ["combined", "doubtful_mixture", "doubtful_weights", "step_ahead"]
 
 _PRIOR_REGIONS = 30.0
 """n0: how many regions the beliefs of the beginning count for, beside those that have records."""
@@ -89,6 +99,25 @@ def doubtful_weights(bank: Bank, beliefs: Beliefs) -> Floats:
     start = np.exp(beliefs.weight)
     shared = np.where((beliefs.factor < 1.0).all(axis=-1, keepdims=True), 0.0, start)
     return _audible(_common_weights(bank, beliefs, start, shared / shared.sum()), beliefs)
+
+
+def doubtful_mixture(prior: Priors, weight: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return means, variances and weights (k, N, d) of the normal distributions that the beliefs consist of.
+
+    weight  (beliefs, N, d) `doubtful_weights`
+
+    There are as many as beliefs, and more if one of them expects deviations that are mostly small.
+    """
+    if prior.small is None:
+        return prior.mean, prior.var, weight
+    means, variances, weights = prior.small.components(prior.mean[CALM], prior.var[CALM])
+    weights *= weight[CALM]
+    mixture = []
+    for of_beliefs, parts in ((prior.mean, means), (prior.var, variances), (weight, weights)):
+        first = of_beliefs.copy()
+        first[CALM] = parts[0]
+        mixture.append(np.concatenate([first, parts[1:]]))
+    return mixture[0], mixture[1], mixture[2]
 
 
 def _audible(weight: Floats, beliefs: Beliefs) -> Floats:

@@ -66,6 +66,7 @@ from dpcrowd.filters.student import log_density
 from dpcrowd.filters.tails import MostlySmall
 
 __all__ = [
+    "CALM",
     "FAR_AWAY",
     "MODEL",
     "Bank",
@@ -101,7 +102,7 @@ _MOST_STEPS = 64
 """Number of steps in upheaval that are followed; after so many the interval contains every plausible crowd."""
 _TRUST_IN_CALM, _TRUST_IN_LIVELY = 0.2, 0.15
 """Weights of the calmest and of the liveliest belief at the start of an estimate, beside those of the others."""
-_CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON, _UPHEAVAL, _SEASON = 0, 1, 3, 5, 7, 8, 9  # which beliefs these are
+CALM, MODEL, _LIVELY, FAR_AWAY, _COMMON, _UPHEAVAL, _SEASON = 0, 1, 3, 5, 7, 8, 9  # which beliefs these are
 _UPHEAVAL_ALONE = 6
 _SILENT = {FAR_AWAY: 0.02, _COMMON: 0.05, _UPHEAVAL: 0.02, _SEASON: 0.02}
 """Up to which weight a belief is silent, since it would decide with any."""
@@ -202,7 +203,7 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
     transition, factor, weight = (np.stack(column) for column in zip(*rows, strict=True))
     trust, silent = weight.copy(), np.zeros((len(weight), 1, 1))
     if course is not None:
-        trust[_CALM], trust[_LIVELY] = _TRUST_IN_CALM, _TRUST_IN_LIVELY
+        trust[CALM], trust[_LIVELY] = _TRUST_IN_CALM, _TRUST_IN_LIVELY
         for number, most in _SILENT.items():
             silent[: _moving(model)][number : number + 1] = most
     else:
@@ -213,7 +214,7 @@ def beliefs_of(model: ProcessModel, *, joint: bool = True) -> Beliefs:
         moved = course.tails.trusted * trust
         moved[_COMMON] = 0.0  # what all regions do is no noise of this one
         trust = trust - moved
-        trust[_CALM] += moved.sum(axis=0)
+        trust[CALM] += moved.sum(axis=0)
     relative = course is not None and course.scale is not None
     rows_of_regions = transition[:, None, :], factor[:, None, :]
     return Beliefs(*rows_of_regions, np.log(weight), trust, silent, joint, relative, course is not None)
@@ -245,7 +246,7 @@ def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
         variances[_COMMON] = start_var(model.course, slot, model.diagonal_transition)
         variances[_moving(model)] = start_moving(model.course, slot, model.diagonal_transition)
         if model.course.tails is not None:
-            variances[_CALM] = np.where(model.course.tails.heavy, variances[MODEL], variances[_CALM])
+            variances[CALM] = np.where(model.course.tails.heavy, variances[MODEL], variances[CALM])
     means = np.broadcast_to(mean, shape).copy()
     if model.course is not None and (season := model.course.unknown_season) is not None:
         means[_SEASON], variances[_SEASON] = season.level, season.settled_var
@@ -290,8 +291,9 @@ def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, b
     mean[_COMMON], var[_COMMON] = common.estimate(mean[MODEL], var[MODEL])
     small = None
     if course.tails is not None:
-        small = MostlySmall(course.mean(slot), course.settled_var(slot, model.diagonal_transition), course.tails)
-        small.put(mean, var, _CALM, MODEL)
+        settled, stays = course.settled_var(slot, model.diagonal_transition), a[MODEL, 0] ** steps
+        small = MostlySmall(course.mean(slot), settled, course.tails, stays)
+        small.put(mean, var, CALM, MODEL)
     together = None
     if (number := beliefs_in_common(model)) > 0:
         together = predict_common(former, (bank.mean[-number], bank.var[-number]), prior, model, slot, before)
@@ -363,9 +365,9 @@ def _fuse(prior: Priors, info_vec: Floats, info_mat: Floats) -> tuple[Priors, Fl
     if prior.small is not None:
         which = prior.small.tails.heavy
         noise = 1.0 / np.where(informed, info_mat, 1.0)[:, which]
-        off = info_vec[:, which] * noise - prior.mean[_CALM][:, which]
+        off = info_vec[:, which] * noise - prior.mean[CALM][:, which]
         found = prior.small.evidence(off, prior.var[MODEL][:, which], noise)
-        evidence[_CALM][:, which] = np.where(informed[:, which], found, 0.0)
+        evidence[CALM][:, which] = np.where(informed[:, which], found, 0.0)
     everyone = info_vec, info_mat
     return _updated(prior, *everyone, everyone, everyone, None), evidence, informed
 
@@ -427,7 +429,7 @@ def _updated(
         common = common.update(prior.mean[MODEL], prior.var[MODEL], *of_model, groups)
         mean[_COMMON], var[_COMMON] = common.estimate(mean[MODEL], var[MODEL])
     if prior.small is not None:
-        prior.small.put(mean, var, _CALM, MODEL)
+        prior.small.put(mean, var, CALM, MODEL)
     together = prior.together
     if together is not None:
         together = together.update((prior.mean[MODEL], prior.var[MODEL]), *of_last, groups)

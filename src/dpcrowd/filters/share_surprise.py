@@ -16,7 +16,7 @@ beliefs k is right, for each width w:
 
 With a = h^T S^-1 h and b = h^T S^-1 e all of them follow from one root per width. The variance v becomes larger by
 
-    sum_k q_k (v_k + (m_k - m)^2)/sum_k p_k (v_k + (m_k - m)^2)
+    sum_k q_k (v_k + (m_k - m)^2)/u          u = sum_k p_k (v_k + (m_k - m)^2) over the filters
 
 and never smaller; less than half as much again is left out. What the records say of the crowd after that, the filters
 that learn get as they do with public shares. A record that is far off counts less already, so no single one can say
@@ -25,6 +25,10 @@ that everything has changed.
 Larger variances than any belief has, in all regions at once, were tried: a day on which nearly nobody comes is then
 seen in its first hours, and not after four of them; but where shares are very wrong (composition 0.5), errors are 12%
 larger.
+
+A filter that expects deviations which are mostly small and sometimes large (`tails`) is several k: a burst may begin,
+stay or be over. For the one normal distribution that such a filter goes on with, each beginning and end of a burst is
+four standard deviations off, and records of crowds that come and go would say of right shares that they are very wrong.
 """
 
 from __future__ import annotations
@@ -56,12 +60,13 @@ _LEAST = 1e-300
 class CrowdBeliefs:
     """What is believed of a crowd before the records of a slot.
 
-    mean, var           (d,) m and v
-    means, vars, weights  (k, d) of the filters that learn
+    mean, var, spread     (d,) m, v and u
+    means, vars, weights  (k, d) of the filters that learn, as normal distributions
     """
 
     mean: Floats
     var: Floats
+    spread: Floats
     means: Floats
     vars: Floats
     weights: Floats
@@ -109,6 +114,5 @@ def _growth(evidence: Floats, log_weight: Floats, beliefs: CrowdBeliefs) -> Floa
     apart, together = np.exp(apart - top), np.exp(together - top)
     right = np.einsum("w,wkd->kd", apart, joint / total[:, None]) + together.sum(axis=0)[:, None]
     spread = beliefs.vars + np.square(beliefs.means - beliefs.mean)
-    usual = (beliefs.weights * spread).sum(axis=0)
     found = (right * spread).sum(axis=0) / (apart.sum() + together.sum())
-    return np.where(found > _LEAST_GROWTH * usual, found / usual, 1.0)
+    return np.where(found > _LEAST_GROWTH * beliefs.spread, found / beliefs.spread, 1.0)

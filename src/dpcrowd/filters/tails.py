@@ -18,6 +18,16 @@ model alone says; where they show a large deviation it follows, further than the
 k and p are `usual` and `unusual` of a model (`dpcrowd.models.tails`). The filter itself stays as it is: this is one
 belief of a bank (`learning`), in the place of the calmer one, which follows from the model's filter in every slot. Its
 evidence is the density of the mixture, so records show whether deviations are still like that.
+
+Where it matters what a slot may bring at worst, before its records (`share_surprise`), the belief is all its normal
+distributions. A normal deviation keeps a of itself in every slot. One that is large keeps next to all of itself or next
+to nothing, which gives the same autocorrelation: with the probability a it stays, and else another one comes in its
+place. So the crowd may be back to normal at once, or a burst may begin,
+
+    a:      N(c, k v), N(c, W/V v)          c, v: of the filter, before the records
+    1 - a:  N(0, k V), N(0, W)              each with the probabilities 1 - p and p
+
+and the large ones have the variance of bursts that are known from the past (`Tails.burst_var`) as well.
 """
 
 from __future__ import annotations
@@ -52,7 +62,7 @@ class Tails:
     burst_var  (d,) the variance that bursts have beyond that of the filter, in which they count less; None: none
 
     It is known from the mean count and the level, which differ by p times the size of a burst (`burst_var`). No filter
-    uses it: only who decides whether a record that is far off is a fault.
+    uses it: only who decides whether a record that is far off is a fault, or the error of a share.
     """
 
     usual: Floats
@@ -95,11 +105,15 @@ def burst_var(level: Floats, mean: Floats, unusual: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class MostlySmall:
-    """What is expected of the deviations of one slot: of mu (d,), with the variance V (d,) before any record."""
+    """What is expected of the deviations of one slot: of mu (d,), with the variance V (d,) before any record.
+
+    stays  (d,) the probability that a deviation is what it was in the slot of the last posterior, for `components`
+    """
 
     expected: Floats
     settled: Floats
     tails: Tails
+    stays: Floats | float = 0.0
 
     def put(self, mean: Floats, var: Floats, place: int, model: int) -> None:
         """Set a belief of a bank (beliefs, N, d), in place, from the model's filter, in regions where it differs."""
@@ -110,7 +124,8 @@ class MostlySmall:
     def median(self, mean: Floats, var: Floats) -> Floats:
         """Return the medians (N, h) of counts, from means and variances of the model's filter in heavy regions.
 
-        >>> slot = MostlySmall(np.array([100.0]), np.array([1000.0]), Tails(np.array([0.01]), np.array([0.1])))
+        >>> tails = Tails(np.array([0.01]), np.array([0.1]))
+        >>> slot = MostlySmall(np.array([100.0]), np.array([1000.0]), tails)
         >>> weak, clear = slot.median(np.array([[110.0], [170.0]]), np.array([[900.0], [100.0]])).ravel().tolist()
         >>> round(weak), round(clear)
         (100, 177)
@@ -119,7 +134,7 @@ class MostlySmall:
 
         which = self.tails.heavy
         expected, settled, unusual = self.expected[which], self.settled[which], self.tails.unusual[which]
-        small, large = (part * settled for part in self._parts())
+        small, large = (part * settled for part in self.parts)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             noise = 1.0 / np.maximum(1.0 / var - 1.0 / settled, 0.0)
             informed = np.isfinite(noise) & (noise > 0.0)
@@ -138,17 +153,43 @@ class MostlySmall:
         exact = np.isfinite(var) & ~informed & (var < settled)  # nothing is left to be in doubt about
         return np.where(exact, mean, expected + 0.5 * (low + high))
 
+    def components(self, mean: Floats, var: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return means, variances and weights (4, N, d) of the normal distributions of a slot before its records.
+
+        mean, var  (N, d) of the belief; in other regions than the heavy ones it is the only one
+
+        >>> tails = Tails(np.array([0.01]), np.array([0.2]))
+        >>> slot = MostlySmall(np.array([100.0]), np.array([1e6]), tails, np.array([0.6]))
+        >>> means, variances, weights = (part.ravel().tolist() for part in slot.components(*np.full((2, 1, 1), 2500.0)))
+        >>> means, [round(weight, 2) for weight in weights]  # a burst that stays, or is over
+        ([2500.0, 2500.0, 100.0, 100.0], [0.48, 0.12, 0.32, 0.08])
+        """
+        which = self.tails.heavy
+        means, variances, weights = np.stack([mean] * 4), np.stack([var] * 4), np.zeros((4, *mean.shape))
+        weights[0] = 1.0
+        stays, unusual = np.broadcast_to(self.stays, which.shape)[which], self.tails.unusual[which]
+        for number, size in enumerate(self.parts * 2):
+            likely = unusual if number % 2 else 1.0 - unusual
+            weights[number][:, which] = likely * (stays if number < 2 else 1.0 - stays)
+            variances[number][:, which] *= size
+            if number >= 2:
+                means[number][:, which], variances[number][:, which] = self.expected[which], size * self.settled[which]
+            if number % 2 and self.tails.burst_var is not None:
+                variances[number][:, which] += self.tails.burst_var[which]
+        return means, variances, weights
+
     def evidence(self, off: Floats, var: Floats, noise: Floats) -> Floats:
         """Return the logarithm of the density (N, h) of records that are off by so much from what is expected.
 
         var    (N, h) of the model's filter before the records
         noise  (N, h) the variance of the records
         """
-        unusual, (small, large) = self.tails.unusual[self.tails.heavy], self._parts()
+        unusual, (small, large) = self.tails.unusual[self.tails.heavy], self.parts
         rare = np.log(unusual) + _density(off, large * var + noise)
         return np.asarray(np.logaddexp(np.log1p(-unusual) + _density(off, small * var + noise), rare))
 
-    def _parts(self) -> tuple[Floats, Floats]:
+    @property
+    def parts(self) -> tuple[Floats, Floats]:
         """Return the variances of small and of large deviations, as parts of the variance, (h,) each."""
         usual, unusual = self.tails.usual[self.tails.heavy], self.tails.unusual[self.tails.heavy]
         return usual, (1.0 - (1.0 - unusual) * usual) / unusual

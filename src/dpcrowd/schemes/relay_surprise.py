@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats
-from dpcrowd.filters.bank_estimate import doubtful_weights
-from dpcrowd.filters.learning import Bank
+from dpcrowd.filters.bank_estimate import doubtful_mixture, doubtful_weights
+from dpcrowd.filters.learning import Priors
 from dpcrowd.filters.share_learning import expected_records, move_filter, prepare_slot
 from dpcrowd.filters.share_state import ShareFilter
 from dpcrowd.filters.share_surprise import CrowdBeliefs, surprise
@@ -18,7 +18,7 @@ __all__ = ["crowd_variance"]
 
 
 def crowd_variance(
-    state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], bank: Bank, engine: Engine
+    state: RelayState, slot: int, active: Bools, prior: tuple[Floats, Floats], bank: Priors, engine: Engine
 ) -> Floats:
     """Return the variances (N, d) of the crowd that are expected of a slot, larger where its records surprise.
 
@@ -30,6 +30,7 @@ def crowd_variance(
         return prior[1]
     filters, before = filters_before(state, slot)
     held, weights = held_records(state, slot, engine, active), doubtful_weights(bank, state.beliefs)
+    normals = doubtful_mixture(bank, weights)
     var, width = prior[1].copy(), setting.share_width
     former, found = learned.surprises[place], dict[tuple[int, bytes], tuple[ShareFilter, Floats]]()
     learned.moved_filters = {}
@@ -39,8 +40,14 @@ def crowd_variance(
         if records is None:
             continue
         step, step_bits = step_from(receiver, 1.0)
+        means, variances, chances = (part[:, receiver] for part in (bank.mean, bank.var, weights))
         mixture = CrowdBeliefs(
-            *(part[receiver] for part in prior), *(part[:, receiver] for part in (bank.mean, bank.var, weights))
+            mean=prior[0][receiver],
+            var=prior[1][receiver],
+            spread=(chances * (variances + np.square(means - prior[0][receiver]))).sum(axis=0),
+            means=normals[0][:, receiver],
+            vars=normals[1][:, receiver],
+            weights=normals[2][:, receiver],
         )
         key = id(known), step_bits + bits_of(records) + bits_of(mixture)
         if key not in found and key in former and former[key][0] is known:

@@ -44,9 +44,9 @@ def some_case(seed: int, factor: Floats, origins: list[int]) -> tuple[PreparedSl
     heard = np.array(origins)
     noisy = public[heard] * CROWD * factor + rng.normal(0.0, 3.0, (len(heard), REGIONS))
     variances = np.stack([0.5 * np.square(DEVIATION), 100.0 * np.square(DEVIATION)])
-    beliefs = CrowdBeliefs(
-        CROWD, np.square(DEVIATION), np.stack([CROWD, CROWD * 1.01]), variances, np.array([[0.98], [0.02]]) * np.ones(3)
-    )
+    means, weights = np.stack([CROWD, CROWD * 1.01]), np.array([[0.98], [0.02]]) * np.ones(3)
+    spread = (weights * (variances + np.square(means - CROWD))).sum(axis=0)
+    beliefs = CrowdBeliefs(CROWD, np.square(DEVIATION), spread, means, variances, weights)
     return slot, SlotRecords(heard, noisy, np.full(len(heard), 9.0)), beliefs, public
 
 
@@ -132,7 +132,8 @@ def test_the_crowd_of_silent_servers_counts(monkeypatch: pytest.MonkeyPatch) -> 
     expected = expected_records(replace(slot, known=settled), public, records)
     found = surprise(replace(settled, heard=np.where(silent, 0, 2)), expected, public, WIDTH, beliefs)
     of_heard = CrowdBeliefs(
-        part * beliefs.mean, part**2 * beliefs.var, part * beliefs.means, part**2 * beliefs.vars, beliefs.weights
+        *(part * beliefs.mean, part**2 * beliefs.var, part**2 * beliefs.spread),
+        *(part * beliefs.means, part**2 * beliefs.vars, beliefs.weights),
     )
     fresh = replace(settled, spread=ShareCovariance(cov))
     np.testing.assert_allclose(found, surprise(fresh, expected, public, WIDTH, of_heard), rtol=1e-9)

@@ -140,6 +140,34 @@ def test_a_holiday_does_not_rule_out_that_shares_are_right() -> None:
     assert learned.coverage95.mean() > 0.9
 
 
+def bursts(seed: int) -> DataSet:
+    """Four regions in which ships are now and then: a hundred times as many people, for one to three slots."""
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(15.0, (360, 4))
+    for region, size in enumerate((900.0, 1500.0, 2500.0, 3000.0)):
+        slot = int(rng.integers(1, 12))
+        while slot < 360:
+            last = min(slot + int(rng.integers(1, 4)), 360)
+            counts[slot:last, region] = rng.poisson(size * rng.uniform(0.7, 1.0, last - slot))
+            slot = last + int(rng.geometric(0.08))
+    return counts_from_array(counts.tolist())
+
+
+@pytest.mark.slow
+def test_bursts_are_no_errors_of_shares() -> None:
+    """One record per slot, and right public shares: for a filter that expects one normal distribution of crowds, the
+    end of a burst is a server without a share, and the error is half as much again."""
+    errors = []
+    for seed in range(2):
+        model, scored = fit(cut(bursts(seed), 0, 180), source="public half"), cut(bursts(seed), 180, 360)
+        settings = {"model": model, "samples": 2, "burn_in": 60, "seed": seed}
+        found = [relay(scored, **settings, **more) for more in ({}, {"share_width": 0.1})]
+        errors.append([one.total_error.mean() for one in found])
+        assert found[1].coverage95.mean() > 0.9
+    public, learned = np.mean(errors, axis=0)
+    assert learned < 1.15 * public
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("samples", [9, 11])
 def test_a_network_that_starts_before_its_crowd_recovers(tmp_path: Path, samples: int) -> None:

@@ -49,6 +49,27 @@ def test_the_median_is_that_of_both_kinds_of_deviations(record: float, noise_var
     assert found == pytest.approx(integrated(record, noise_var), abs=0.02)
 
 
+def test_a_deviation_stays_or_another_one_comes() -> None:
+    """Each of the two has the variance of the filter and of the model: with another one, shares would pay for bursts,
+    or any record would widen the crowd."""
+    tails = Tails(np.array([USUAL, 1.0]), np.array([UNUSUAL, 0.05]))
+    expected, settled = np.array([100.0, 50.0]), np.array([SETTLED, 400.0])
+    mean, var = np.array([[160.0, 40.0]]), np.array([[700.0, 300.0]])
+    slot = MostlySmall(expected, settled, tails, np.array([0.7, 0.7]))
+    means, variances, weights = slot.components(mean, var)
+    np.testing.assert_allclose(weights.sum(axis=0), 1.0)
+    first = [float(part[0, 0, 1]) for part in (means, variances, weights)]
+    assert first == [40.0, 300.0, 1.0], "nothing is rare in the other region"
+    pairs = weights.reshape(2, 2, 1, 2)[..., 0], variances.reshape(2, 2, 1, 2)[..., 0]
+    np.testing.assert_allclose(pairs[0].sum(axis=1).ravel(), [0.7, 0.3])
+    of_kind = (pairs[0] * pairs[1]).sum(axis=1) / pairs[0].sum(axis=1)
+    np.testing.assert_allclose(of_kind.ravel(), [700.0, SETTLED])
+    np.testing.assert_array_equal(means[:, 0, 0], [160.0, 160.0, 100.0, 100.0])
+    known = replace(tails, burst_var=np.array([5000.0, 0.0]))
+    larger = MostlySmall(expected, settled, known, slot.stays).components(mean, var)[1]
+    np.testing.assert_allclose((larger - variances)[:, 0, 0], [0.0, 5000.0, 0.0, 5000.0])  # bursts as in the past
+
+
 def test_weak_records_change_nothing_and_clear_ones_are_followed() -> None:
     """A normal filter follows a tenth of the noise in every slot, and misses a quarter of every burst."""
     cases = (80.0, 9000.0), (300.0, 300.0)
