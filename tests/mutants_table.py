@@ -1337,7 +1337,7 @@ MUTANTS = (
     Mutant(
         "schedule-that-learns",
         "schemes/filtering.py",
-        "self.adapt(state, plan.of_pilot, reading)",
+        "self.adapt(state, of_pilot, reading)",
         "self.adapt(state, plan, reading)",
         "When to sample depends on what was learned.",
         ("unit/schemes/test_pilot.py",),
@@ -1345,7 +1345,7 @@ MUTANTS = (
     Mutant(
         "pilot-that-hears-learned-numbers",
         "schemes/filtering.py",
-        "return replace(message, pilot=self._info(state.pilot, plan.of_pilot, reading))",
+        "return replace(message, pilot=self._info(state.pilot, self.plan_of_pilot(state, plan), reading))",
         "return replace(message, pilot=message)",
         "Pilots fuse what filters that learn make of a sample, and so follow them.",
         ("unit/schemes/test_pilot.py",),
@@ -1353,7 +1353,7 @@ MUTANTS = (
     Mutant(
         "pilot-that-begins-anew",
         "schemes/server.py",
-        "state.begin_pilot()  # saved before there were pilots",
+        "filters.begin_pilot()  # saved before there were pilots",
         "pass",
         "After an upgrade a pilot begins with the first slot, and samples as if everything had changed.",
         ("unit/schemes/test_pilot.py",),
@@ -1365,5 +1365,21 @@ MUTANTS = (
         "if message.pilot is None and not plausible_sample(message, population):",
         "A broken neighbour carries the pilots of others away, and with them their budgets.",
         ("unit/node/test_wire_plausible.py",),
+    ),
+    Mutant(
+        "pilot-that-is-not-sent",
+        "node/machine/messages.py",
+        "        pilot = pilot_of(sample)\n",
+        "",
+        "Pilots of live servers fuse what filters that learn have made of samples.",
+        ("unit/node/machine/test_equality.py",),
+    ),
+    Mutant(
+        "pilot-that-is-not-heard",
+        "schemes/messages.py",
+        "message.pilot or message.of_filter()",
+        "message.of_filter()",
+        "The same, with pilots that are sent.",
+        ("unit/node/machine/test_equality.py",),
     ),
 )

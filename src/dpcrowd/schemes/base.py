@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -167,7 +167,6 @@ class Plan:
     prior, prior_var, known   the filter's prediction, where the scheme has one
     pivot   (N, d) the region whose group each region belongs to; None: every region alone
     parts   (N, d) the part of its group's sum that each region gets back; None: even parts
-    pilot_prior, pilot_var   the prediction of the filter that decides when to sample, where another one learns
     scheduled  (N, 1) or (N, d): where a sample is asked for, whatever the budget allows; None: that is not known
     """
 
@@ -182,15 +181,6 @@ class Plan:
     pivot: Ints | None = None
     parts: Floats | None = None
     scheduled: Bools | None = field(default=None, metadata={"saved": False})
-    pilot_prior: Floats | None = None
-    pilot_var: Floats | None = None
-
-    @property
-    def of_pilot(self) -> Plan:
-        """The same slot as the filter sees it that decides when to sample."""
-        if self.pilot_prior is None:
-            return self
-        return replace(self, prior=self.pilot_prior, prior_var=self.pilot_var, pilot_prior=None, pilot_var=None)
 
 
 @dataclass(frozen=True)

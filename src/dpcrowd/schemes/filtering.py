@@ -59,11 +59,11 @@ from dpcrowd.kernels.gather import unsigned
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Noise
 from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting, any_region, every_region
-from dpcrowd.schemes.filter_state import FilterState, filter_variance, has_pilot
+from dpcrowd.schemes.filter_state import FilterState, filter_start, filter_variance, has_pilot
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
 
-__all__ = ["FilterScheme", "absorb_few", "few_speak"]
+__all__ = ["FilterScheme", "FilterState", "absorb_few", "few_speak", "filter_start", "filter_variance"]
 
 _UNLINKED = LinkEffect(np.ones(1), np.zeros(1), np.ones(1))
 """Where nobody knows how servers are linked, nothing is taken to be averaged away."""
@@ -112,19 +112,19 @@ class FilterScheme(Scheme):
     def data_bytes(self, setting: Setting) -> int:
         return super().data_bytes(setting) * (2 if has_pilot(setting, self.adaptive) else 1)
 
-    def plan_pilot(self, state: FilterState, plan: Plan) -> Plan:
-        """Return the plan with the prediction of the pilot, if there is one."""
+    def plan_of_pilot(self, state: FilterState, plan: Plan) -> Plan:
+        """Return the plan as the pilot sees it, before it has fused the slot; without one, the same plan."""
         if state.pilot is None:
             return plan
         state.pilot.skipped = state.skipped
         prior, prior_var = self.predict(state.pilot, plan.slot)
-        return replace(plan, pilot_prior=prior, pilot_var=prior_var)
+        return replace(plan, prior=prior, prior_var=prior_var, known=state.pilot.known)
 
     def message(self, state: FilterState, plan: Plan, reading: Reading) -> InfoMessages:
         message = self._info(state, plan, reading)
         if state.pilot is None:
             return message
-        return replace(message, pilot=self._info(state.pilot, plan.of_pilot, reading))
+        return replace(message, pilot=self._info(state.pilot, self.plan_of_pilot(state, plan), reading))
 
     def _info(self, state: FilterState, plan: Plan, reading: Reading) -> InfoMessages:
         """Return the messages of one filter, which expects the prior of the plan."""
@@ -180,7 +180,7 @@ class FilterScheme(Scheme):
 
     def fuse(self, state: FilterState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing) -> None:
         assert plan.prior is not None and plan.prior_var is not None
-        before = state.posterior_var
+        before, of_pilot = state.posterior_var, self.plan_of_pilot(state, plan)
         repeats = self.count_own_sample(state, _used(plan, reading), reading)
         self.absorb(state, plan.prior, plan.prior_var, messages, hearing, plan.slot, repeats)
         if state.mixed is not None:
@@ -188,11 +188,10 @@ class FilterScheme(Scheme):
         self.follow_errors(state, _used(plan, reading), reading, plan.prior_var)
         state.end(plan.slot)
         if state.pilot is not None:
-            of_pilot = plan.of_pilot
             assert of_pilot.prior is not None and of_pilot.prior_var is not None and messages.pilot is not None
             self.absorb(state.pilot, of_pilot.prior, of_pilot.prior_var, messages.pilot, hearing, plan.slot)
             state.pilot.end(plan.slot)
-        self.adapt(state, plan.of_pilot, reading)
+        self.adapt(state, of_pilot, reading)
 
     def count_own_sample(self, state: FilterState, plan: Plan, reading: Reading) -> Floats | None:
         """Remember that a server samples, and return the part of its measurement that users who stay will repeat.

@@ -107,8 +107,7 @@ class RescueScheme(FilterScheme):
                 amount = _smallest_in_group(amount, due, pivot)
         price = noise_var(amount, guarantee.sensitivity)
         parts = None if pivot is None or self.split == "even" else _parts(state.history[:, -1], shares, pivot)
-        plan = Plan(slot, shares, due, amount, price, prior, prior_var, state.known, pivot, parts, ask)
-        return self.plan_pilot(state, plan)
+        return Plan(slot, shares, due, amount, price, prior, prior_var, state.known, pivot, parts, ask)
 
     def _group(self, state: RescueState, due: Bools, shares: Floats) -> Ints | None:
         tuning, setting = state.setting.tuning, state.setting

@@ -139,9 +139,8 @@ class SampledScheme(FilterScheme):
             ask = np.broadcast_to(due(slot, self.interval, self._phases(state.setting)), state.samples.shape)
             paid = np.ones_like(ask)
         paid = paid & (state.ledger.remaining(slot) >= state.amount)
-        price = state.amount, state.amount_var
-        return self.plan_pilot(
-            state, Plan(slot, shares, ask & paid, *price, prior, prior_var, state.known, scheduled=ask)
+        return Plan(
+            slot, shares, ask & paid, state.amount, state.amount_var, prior, prior_var, state.known, scheduled=ask
         )
 
     @staticmethod

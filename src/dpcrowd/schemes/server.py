@@ -678,11 +678,11 @@ class Server:
         if self.setting.learn:
             complete_banks(arrays, pack(state, "state"))
         load_into(state, arrays, "state")
-        if isinstance(state, FilterState) and not any(name.startswith("state.pilot.") for name in arrays):
-            state.begin_pilot()  # saved before there were pilots
         if isinstance(state, RelayState):
             state.restore_groups(arrays.get("state.groups"))
         self._state = state
+        if (filters := self._filters()) is not None and not any(".pilot." in name for name in arrays):
+            filters.begin_pilot()  # saved before there were pilots
         self._slot = int(arrays["slot"])
         self._first = int(arrays.get("first", 0)) if self._slot >= 0 else None
         if self._ledger is not None:

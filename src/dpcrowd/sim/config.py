@@ -145,10 +145,13 @@ class SimulationConfig:
         """Return whether the filters of a scheme learn.
 
         Without a model, and if nobody has asked for it, those do that fuse records of others and guess their Q. Filters
-        of which an average is taken would each learn what is best for itself, and not for the average.
+        of which an average is taken would each learn what is best for itself, and not for the average; and where shares
+        are learned, a crowd that comes and goes is told from wrong shares by its Q.
         """
         if not self.learn or self.learning_chosen or self.fitted is not None:
             return self.learn
+        if self.share_width > 0.0:
+            return False
         return entrant.model is None and entrant.guarantee is not None and entrant.scheme.reach in _HEAR_RECORDS
 
     @property

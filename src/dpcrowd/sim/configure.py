@@ -160,13 +160,13 @@ def configure(
             raise BadInput(f"a process variance was given, and {tuning.file} has one, too; leave one of them out.")
         tuned, tuning = tuning, None
     file = read_network_file(graph) if is_network_file(graph) else None
-    learning_chosen, observation_chosen = learn is not None, observation is not None
     fitted, notes = adopt_model(model, file, {"process_var": process_var})
     if fitted is not None:
         if process_var is not None:
             raise BadInput("a process variance was given, and the model has one, too; leave one of them out.")
         fitted, data = _with_model(fitted, data, file if model is None else None)
-        learn = learn if learn is not None or model is not None or file is None else file.learn
+    learn = file.learn if learn is None and model is None and file is not None else learn
+    learning_chosen, observation_chosen = learn is not None, observation is not None
     data = replace(data, notes=(*data.notes, *notes)) if notes else data
     shares, servers = sized_shares(shares, graph, servers, data, selected=regions is not None)
     network = network_spec(graph, servers, density, dynamic)

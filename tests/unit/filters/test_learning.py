@@ -483,6 +483,8 @@ def test_without_a_course_far_beliefs_need_evidence() -> None:
     assert (doubtful_weights(bank, beliefs)[5:] == 0.0).all()
     for slot in range(40, 43):
         bank = update_bank(predict_bank(bank, model, beliefs, slot), clear * 50_000.0, clear, beliefs)
-    assert doubtful_weights(bank, beliefs)[5:].sum() > 0.5
+    weight = doubtful_weights(bank, beliefs)
+    assert weight[5:].sum() > 0.5
     estimate, variance = combined(bank, beliefs)
+    assert variance == pytest.approx((weight * (bank.var + np.square(bank.mean - estimate))).sum(axis=0))
     assert abs(estimate[0, 0] - 50_000.0) < 3.0 * np.sqrt(variance[0, 0])

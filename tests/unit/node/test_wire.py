@@ -159,6 +159,7 @@ def test_a_pilot_may_not_change_within_a_slot() -> None:
     """A server that says two things of one slot is caught by the pilot, too."""
     one, other = with_pilot(info()), with_pilot(info(prior=np.array([[7.0, 8.0, 9.0]])))
     assert same_content(one, one)
+    assert same_content(one, encode(body(info()), SIGN)), "an earlier build has sent the same sample without one"
     assert not same_content(one, other)
 
 

@@ -11,14 +11,15 @@ import pytest
 from dpcrowd.filters import ProcessModel
 from dpcrowd.filters.course import Course
 from dpcrowd.privacy import Guarantee, SeededNoise
-from dpcrowd.schemes.base import Release, Setting
+from dpcrowd.schemes.base import Plan, Release, Setting
+from dpcrowd.schemes.dpcrowd_w import DPCrowdW
 from dpcrowd.schemes.filtering import FilterScheme
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
 from dpcrowd.schemes.snapshot import from_bytes, to_bytes
 from project_support import TESTS
-from schemes_support import Case, World, make_world, play
+from schemes_support import Case, World, make_server, make_world, play
 
 STORED = TESTS / "fixtures" / "v0.2.dev-17" / "states"
 """Server 0 of two after slot 11, which learns and samples adaptively, of the last build without pilots."""
@@ -96,6 +97,22 @@ def test_bytes_of_the_pilot_are_counted() -> None:
     )
 
 
+def test_a_scheme_of_somebody_else_has_a_pilot_too() -> None:
+    """A subclass that makes its own plans would be steered by what was learned, and nothing would say so."""
+
+    class Twice(DPCrowdW):
+        def plan(self, state: Any, slot: int, shares: Any) -> Plan:
+            plan = super().plan(state, slot, shares)
+            return Plan(slot, shares, plan.due, plan.amount, plan.noise_var, plan.prior, plan.prior_var, plan.known)
+
+    world, case = leaving(3), Case("dpcrowd-w", regions=3, model="course")
+    sampled = []
+    for learn in (True, False):
+        setting = replace(case.setting(), observation="binomial", learn=learn)
+        sampled.append([release.sampled for release in play(Twice(), setting, world)])
+    assert (np.array(sampled[0]) == np.array(sampled[1])).all()
+
+
 # ---------------------------------------------------------------------------------------- neighbours, states, revisions
 
 
@@ -153,6 +170,23 @@ def test_a_state_without_a_pilot_goes_on(name: str) -> None:
     release = server.hear()
     assert release.estimate == pytest.approx(estimate, rel=1e-12), "what the build that stored it went on with"
     assert release.variance[0] == pytest.approx(variance, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["dfast", "drescuedp"])
+def test_a_state_of_a_flooded_scheme_without_a_pilot_goes_on(name: str) -> None:
+    """The filter is inside: its pilot would have begun anew, far from where the estimates are."""
+    case = Case(name, regions=3, model="learn")
+    world = leaving(3)
+    before, after = (make_server(world, name, case.setting(), 0) for _ in range(2))
+    for slot in range(12):
+        before.observe(slot, world.counts[slot, 0])
+        before.hear()
+    arrays = from_bytes(before.save())
+    assert any(".pilot." in key for key in arrays)
+    after.restore(to_bytes({key: array for key, array in arrays.items() if ".pilot." not in key}))
+    inner = after._state.inner
+    assert (inner.pilot.posterior == inner.posterior).all()
+    assert int(inner.pilot.slot) == 11
 
 
 @pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus"])

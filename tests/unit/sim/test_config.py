@@ -323,6 +323,7 @@ def test_filters_that_guess_their_variance_learn_it() -> None:
     for stated in ({"learn": False}, {"observation": "paper"}, {"data": "linear", "shares": "partition"}):
         assert not learners(**stated)
     assert not learners(process_var=400.0), "whoever states Q knows more"
+    assert not learners(share_width=0.1, shares="partition"), "and a crowd that comes and goes would be learned twice"
     with_default, without = (
         dpcrowd.simulate("relay", grows, **settings, shares="partition", runs=1, jobs=1, **more)["relay"].coverage95[0]
         for more in ({}, {"learn": False})

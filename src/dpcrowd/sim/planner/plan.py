@@ -161,6 +161,7 @@ class NetworkPlan:
     model: KnownModel | None = None
     share_width: float | None = None
     model_error: float | None = None
+    learn: bool | None = None
 
     def __str__(self) -> str:
         """Return what is recommended and what it reaches, in a few lines; the fields have the rest."""
@@ -326,7 +327,7 @@ def plan(
             of_goal = None if target is None else advice_on_goal(request, prediction, target)
             remarks += [f"{text}." for text in (of_goal, advice_on_hidden(request, prediction)) if text is not None]
         assembled = _assemble(request, prediction, target, solution, remarks, epsilons, names, width)
-    return replace(assembled, model=known)
+    return replace(assembled, model=known, learn=file.learn if file is not None and known is None else None)
 
 
 _SETTINGS = (

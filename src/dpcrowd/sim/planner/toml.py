@@ -147,7 +147,7 @@ def _process(plan: NetworkPlan, folder: str | os.PathLike[str]) -> tuple[dict[st
     slot, model = plan.request.slot, plan.model
     process_var = {"process_var": [float(value) for value in plan.request.levels.process_var]}
     if model is None:
-        return process_var, None
+        return process_var | ({} if plan.learn is None else {"learn": plan.learn}), None
     length = model.fitted.slot
     if slot is not None and length is not None and length != round(slot * SECOND):
         return process_var, (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,9 +21,9 @@ CASES = [
 ]
 
 
-def make_network(world: World, case: Case) -> Network:
+def make_network(world: World, case: Case, **changes: Any) -> Network:
     """One node for each server of a simulated world."""
-    setting = case.setting()
+    setting = replace(case.setting(), **changes)
 
     def node(number: int) -> Node:
         def links(slot: int) -> frozenset[int]:
@@ -55,6 +58,29 @@ def test_the_protocol_changes_no_bit(case: Case) -> None:
         assert not node.refused
         sampled = [release.slot for release in node.published if release.sampled]
         assert sorted(node.disk.samples) == sampled, "what was sampled was paid for on disk"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus"])
+def test_pilots_hear_one_another(name: str) -> None:
+    """Pilots that heard nothing, or what filters that learn have said, would choose other slots than without learning."""
+    case = Case(name, regions=3, model="learn")
+    world = make_world(2, regions=3, slots=30, changing=True)
+    counts = world.counts.copy()
+    counts[8:] *= 3
+    world = replace(world, counts=counts)
+    network = make_network(world, case)
+    for slot in range(world.slots):
+        network.slot(slot, world.counts[slot])
+    assert_released(network, play(case.scheme(), case.setting(), world))
+    pilots = [node.machine.server._state.pilot for node in network.nodes]
+    plain = make_network(world, case, learn=False)
+    for slot in range(world.slots):
+        plain.slot(slot, world.counts[slot])
+    for pilot, node in zip(pilots, plain.nodes, strict=True):
+        alone = node.machine.server._state
+        assert bits(pilot.posterior) == bits(alone.posterior)
+        assert bits(pilot.posterior_var) == bits(alone.posterior_var)
 
 
 def test_a_node_that_is_killed_after_it_paid_changes_no_bit() -> None:
