@@ -150,6 +150,18 @@ def test_a_table_of_shares_under_the_wrong_name_is_refused(tmp_path: Path) -> No
         read_network_file(file)
 
 
+@pytest.mark.parametrize("learn", [True, False, None])
+def test_a_network_that_learns_is_simulated_and_planned_as_one(learn: bool | None, tmp_path: Path) -> None:
+    """`dpcrowd init` writes learn = true; its simulation did not learn, and a new plan of the network forgot it."""
+    file, counts = _sample(tmp_path, learn=learn), np.full((30, 2), 500)
+    config = configure("relay", counts, graph=file, window=10, samples=2)
+    assert [config.learn_of(entrant) for entrant in config.entrants] == [learn is True]
+    assert configure("relay", counts, graph=file, window=10, samples=2, learn=not learn).learn is not learn
+    planned = plan(5000, process_var=100, graph=file, window=24, epsilons=[1.0])
+    text = write_plan(planned, tmp_path / "p.toml").read_text(encoding="utf-8")
+    assert ("learn = true" in text, "learn = false" in text) == (learn is True, learn is False)
+
+
 def test_a_simulation_takes_what_the_file_says_of_users_regions_and_shares(tmp_path: Path) -> None:
     """A simulation of a network whose servers know that users stay, or learn shares, would be one of other servers."""
     file = _sample(tmp_path)

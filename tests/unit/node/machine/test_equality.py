@@ -63,7 +63,7 @@ def test_the_protocol_changes_no_bit(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus"])
 def test_pilots_hear_one_another(name: str) -> None:
-    """Pilots that heard nothing, or what filters that learn have said, would choose other slots than without learning."""
+    """Pilots that heard nothing, or what filters that learn say, would choose other slots than without learning."""
     case = Case(name, regions=3, model="learn")
     world = make_world(2, regions=3, slots=30, changing=True)
     counts = world.counts.copy()
