@@ -111,17 +111,17 @@ MODEL_FILE = "model.toml"
 def sample_of_scheme(servers: int, scheme: str, slot: int) -> NewNetwork:
     """Return a sample network; relay gets the number of samples and the reach that the planner recommends for it.
 
-    Nobody knows the process variance of a crowd that was never counted, so its servers learn it.
+    Nobody knows the process variance of a crowd that was never counted, so servers with relay learn it.
     """
     if scheme not in _SCHEMES:
         raise unknown_name("scheme", scheme, _SCHEMES)
     names = sample_names(servers)
-    settings = {"scheme": scheme, "learn": True, **_SCHEMES[scheme]}
+    settings = {"scheme": scheme, **_SCHEMES[scheme]}
     if scheme == "relay":
         number = len(REGIONS)
         process_var = usual_process_var(POPULATION, number)
         chosen = settings_of_ring(servers, [POPULATION / number] * number, process_var, WINDOW, float(EPSILON))
-        settings |= vars(chosen)
+        settings |= {**vars(chosen), "learn": True}
     return NewNetwork(names, slot, settings)
 
 

@@ -162,7 +162,7 @@ _UNRELIABLE = "* does not pass dpcrowd's checks: its ε is what the scheme itsel
     "--learn/--no-learn",
     default=None,
     help="Let filters learn from what is released how well their model fits, or without one how large the process "
-    "variance is.  [default: on, but for data of the paper, and where a process variance is given]",
+    "variance is.  [default: with --model, and for relay unless a process variance is given]",
 )
 @options.slot_length
 @options.round_counts

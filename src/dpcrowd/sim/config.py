@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_WINDOW", "OBSERVED_AS_PEOPLE", "Entrant", "SimulationConfig", "guarantee_for"]
 
 DEFAULT_WINDOW = 100
-_HEAR_RECORDS = ("relay", "one-hop", "central")
-"""Reaches with which a server fuses what others have measured, and not what they have estimated."""
 OBSERVED_AS_PEOPLE = (
     "each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
     "observation=paper gives the one before."
@@ -144,15 +142,13 @@ class SimulationConfig:
     def learn_of(self, entrant: Entrant) -> bool:
         """Return whether the filters of a scheme learn.
 
-        Without a model, and if nobody has asked for it, those do that fuse records of others and guess their Q. Filters
-        of which an average is taken would each learn what is best for itself, and not for the average; and where shares
-        are learned, a crowd that comes and goes is told from wrong shares by its Q.
+        Without a model, and if nobody has asked for it, relay does, whose filter is exact, if it guesses its Q. Filters
+        with a consensus, or of which an average is taken, would each learn what is best for itself, and not for what
+        comes of it; and where shares are learned, a crowd that comes and goes is told from wrong shares by its Q.
         """
         if not self.learn or self.learning_chosen or self.fitted is not None:
             return self.learn
-        if self.share_width > 0.0:
-            return False
-        return entrant.model is None and entrant.guarantee is not None and entrant.scheme.reach in _HEAR_RECORDS
+        return self.share_width == 0.0 and entrant.model is None and entrant.scheme.reach == "relay"
 
     @property
     def growth(self) -> float:

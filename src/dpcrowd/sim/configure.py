@@ -136,7 +136,7 @@ def configure(
     model             a process model of `dpcrowd fit`, or its file: what all filters know of every slot beforehand;
                       "none": no model, although a network.toml has one
     learn             whether filters learn from releases how well their model fits, or without one how large Q is;
-                      default: with a model, and without one where users are counted (binomial) and Q is only a guess
+                      default: with a model, and without one for relay, if Q is only a guess and users are counted
     turnover          the part of the pinned users who are replaced per slot, in (0, 1]; default: 0.05. Roaming users
                       choose a server anew in every slot, which is a turnover of 1
     composition       makes the shares of a partition differ by region: 5 moderately, 0.5 strongly; default: not at

@@ -318,7 +318,7 @@ def test_filters_that_guess_their_variance_learn_it() -> None:
         config = configure(schemes, data, **settings | more)
         return [entrant.label for entrant in config.entrants if config.learn_of(entrant)]
 
-    assert learners() == ["relay", "dpcrowd-w", "dpcrowd-plus", "central"], "those that fuse records of others"
+    assert learners() == ["relay"]
     assert learners(learn=True) == schemes
     for stated in ({"learn": False}, {"observation": "paper"}, {"data": "linear", "shares": "partition"}):
         assert not learners(**stated)
