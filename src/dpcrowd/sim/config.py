@@ -144,11 +144,11 @@ class SimulationConfig:
 
         Without a model, and if nobody has asked for it, relay does, whose filter is exact, if it guesses its Q. Filters
         with a consensus, or of which an average is taken, would each learn what is best for itself, and not for what
-        comes of it; and where shares are learned, a crowd that comes and goes is told from wrong shares by its Q.
+        comes of it.
         """
         if not self.learn or self.learning_chosen or self.fitted is not None:
             return self.learn
-        return self.share_width == 0.0 and entrant.model is None and entrant.scheme.reach == "relay"
+        return entrant.model is None and entrant.scheme.reach == "relay"
 
     @property
     def growth(self) -> float:

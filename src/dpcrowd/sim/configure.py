@@ -251,7 +251,7 @@ def configure(
         nonnegative=nonnegative,
         median=median,
         fitted=fitted,
-        learn=_learns(observation, data, file) or fitted is not None if learn is None else learn,
+        learn=_learns(observation, data, file, share_width) or fitted is not None if learn is None else learn,
         learning_chosen=learning_chosen,
         turnover=turnover_of(turnover, users, observation, known_shares, None if observation_chosen else data.name),
         composition=None if composition is None else checked_composition(composition),
@@ -326,12 +326,13 @@ def _with_model(model: Model, data: DataSet, file: NetworkFile | None) -> tuple[
         ) from None
 
 
-def _learns(observation: Observation, data: DataSet, file: NetworkFile | None) -> bool:
+def _learns(observation: Observation, data: DataSet, file: NetworkFile | None, share_width: float) -> bool:
     """Whether filters without a model learn Q by default: where nobody has stated one.
 
-    Drawn series have the Q that they are drawn with, and servers of a network.toml do what it says.
+    Drawn series have the Q that they are drawn with, and servers of a network.toml do what it says. Where shares are
+    learned, Q is what tells a crowd that comes and goes from wrong shares.
     """
-    stated = file is not None or isinstance(data, SyntheticData)
+    stated = share_width > 0.0 or file is not None or isinstance(data, SyntheticData)
     return observation == "binomial" and not stated and is_var_of_steps(data.model, data.change_var)
 
 

@@ -42,7 +42,7 @@ class NetworkFile:
     settings  what else the file states, by the names of `dpcrowd.plan`; the slot is in seconds
     crowd     turnover, groups and share_width of relay, as far as the file states them
     model     the process model of [scheme]: the name of its file beside this one, or its text, as in a node's own copy
-    learn     whether servers learn how well the model fits; None: the file does not say
+    learn     whether servers learn how well the model fits, or without one how large Q is; None: the file does not say
     transition  A of [scheme], as the file states it
     meetings  whether [scheme] lets servers meet in turn
     scheme    the name in [scheme]; None: the file has none

@@ -134,6 +134,7 @@ class NetworkPlan:
     model           the process model that servers know, if any
     model_error     the total error of that model alone, without any record; None without a model, or where nobody is
                     expected
+    learn           whether servers without a model learn Q, as a network.toml states it; None: nothing is stated
     """
 
     request: PlanRequest
