@@ -2,7 +2,7 @@
 
     [[server]]   name, share, shares                   [[link]]   between = [name, name]
     [network]    slot, regions                  [guarantee]   all
-    [scheme]     process_var, or model and learn; observation; of relay also samples or interval, reach, lag, turnover,
+    [scheme]     process_var or model; learn; observation; of relay also samples or interval, reach, lag, turnover,
                  groups, share_width
 
 Everything else in the file is for live servers, whose own reader checks it (`dpcrowd node doctor`).

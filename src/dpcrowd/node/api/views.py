@@ -272,8 +272,9 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     learn: Annotated[
         bool,
         Meta(
-            description="Whether servers learn from releases how well their model fits, as `learn` of network.toml "
-            "says or by default (with a model); false with the matrix form, which cannot."
+            description="Whether servers learn from releases how well their model fits, or without one how large "
+            "`process_var` is, as `learn` of network.toml says or by default (with a model); false with the matrix "
+            "form, which cannot."
         ),
     ] = False
     region_correlation: Annotated[
